@@ -35,9 +35,10 @@ _ATTENUATION: Final = 0.05
 _QUIET_POWER: Final = 1e-5  # -50 dBFS: a delay is not looked for below
 _SILENT_POWER: Final = 4e-6  # -54 dBFS: below, no 8 ms of a block have the -50 dBFS that wake the detector
 _PLAYED_POWER: Final = 1e-7  # -70 dBFS: below, nothing is played
-_SEARCH_EVERY: Final = 2  # blocks
+_SEARCH_EVERY: Final = 4  # blocks
+_IDENTITY: Final = np.eye(_TAPS, dtype=np.float32)
 
-Samples = NDArray[np.float64]
+Samples = NDArray[np.float32]  # single precision: half the processor time
 
 
 class EchoFilter:
@@ -46,12 +47,12 @@ class EchoFilter:
     def __init__(self) -> None:
         self._played = _Stream()
         self._received = _Stream()
-        self._reference = np.zeros(_MAX_DELAY + _WINDOW + _TAPS + _BLOCK)  # newest last
-        self._heard = np.zeros(_WINDOW)  # newest last
+        self._reference = np.zeros(_MAX_DELAY + _WINDOW + _TAPS + _BLOCK, np.float32)  # newest last
+        self._heard = np.zeros(_WINDOW, np.float32)  # newest last
         self._delay: int | None = None  # samples from the playing to the first tap
         self._peak = 0.0  # of the cross-correlation at the delay
-        self._gram = np.zeros((_TAPS, _TAPS))
-        self._cross = np.zeros(_TAPS)
+        self._gram = np.zeros((_TAPS, _TAPS), np.float32)
+        self._cross = np.zeros(_TAPS, np.float32)
         self._blocks = 0
 
     def play(self, pcm: bytes, sample_rate: int) -> None:
@@ -64,7 +65,7 @@ class EchoFilter:
         parts = []
         while (block := self._received.take(_BLOCK)) is not None:
             played = self._played.take(_BLOCK)
-            self._append(block, np.zeros(_BLOCK) if played is None else played)
+            self._append(block, np.zeros(_BLOCK, np.float32) if played is None else played)
             parts.append(self._clean(block))
         self._played.drop_older_than(_MAX_DELAY)
         if not parts:
@@ -90,21 +91,24 @@ class EchoFilter:
             return block
         rows = self._learn(block)
         ridge = _REGULAR * np.trace(self._gram) / _TAPS + 1e-9
-        taps: Samples = np.linalg.solve(self._gram + ridge * np.eye(_TAPS), self._cross)
-        left: Samples = block - rows @ taps
+        taps = np.asarray(
+            np.linalg.solve(self._gram + np.float32(ridge) * _IDENTITY, self._cross), np.float32
+        )
+        left = block - np.asarray(rows @ taps, np.float32)
         if np.sum(left**2) < _EXPLAINED * np.sum(block**2):
-            left = left * _ATTENUATION
+            left *= _ATTENUATION
         return left
 
     def _learn(self, block: Samples) -> NDArray[Any]:
         """Add a block to the sums of the least squares; return its rows."""
         rows = self._rows(len(block))
         self._gram = _FORGET * self._gram + rows.T @ rows
-        self._cross = _FORGET * self._cross + rows.T @ block
+        self._cross = np.asarray(_FORGET * self._cross + rows.T @ block, np.float32)
         return rows
 
     def _search(self) -> None:
         """Look for the delay at which what was heard resembles most what was played."""
+        # In double precision: single has errors as large as the peaks of quiet passages.
         heard, played = _whiten(self._heard), _whiten(self._reference)
         spectrum = np.fft.rfft(played, _TRANSFORM) * np.conj(np.fft.rfft(heard, _TRANSFORM))
         products = np.fft.irfft(spectrum, _TRANSFORM)[: len(played) - len(heard) + 1]
@@ -112,7 +116,8 @@ class EchoFilter:
         energies = (sums[len(heard) :] - sums[: -len(heard)])[: len(products)]
         scale = np.sqrt(energies * np.sum(heard**2)) + 1e-9
         resemblance = np.abs(products) / scale
-        start = int(np.argmax(resemblance))
+        earliest = len(self._reference) - len(self._heard) - _MAX_DELAY - _BEFORE
+        start = earliest + int(np.argmax(resemblance[earliest:]))
         peak = float(resemblance[start])
         delay = max(0, len(self._reference) - len(self._heard) - start - _BEFORE)
         if self._delay is not None:
@@ -127,7 +132,7 @@ class EchoFilter:
     def _refit(self) -> None:
         """Begin the least squares anew at another delay, with what was heard lately."""
         rows, heard = self._rows(_WINDOW), self._heard
-        weights = _FORGET ** (np.arange(_WINDOW)[::-1] // _BLOCK + 1.0)
+        weights = np.float32(_FORGET) ** (np.arange(_WINDOW, dtype=np.float32)[::-1] // _BLOCK + 1)
         self._gram = (rows * weights[:, None]).T @ rows
         self._cross = rows.T @ (weights * heard)
         last = rows[-_BLOCK:]  # of the block that is added next
@@ -142,7 +147,7 @@ class EchoFilter:
         end = len(self._reference) - self._delay
         first = end - count - _TAPS + 1
         windows = np.lib.stride_tricks.sliding_window_view(self._reference[first:end], _TAPS)
-        return windows[:, ::-1]
+        return np.ascontiguousarray(windows[:, ::-1])
 
 
 class _Stream:
@@ -163,7 +168,9 @@ class _Stream:
     def take(self, samples: int) -> Samples | None:
         if len(self._waiting) < 2 * samples:
             return None
-        taken = np.frombuffer(bytes(self._waiting[: 2 * samples]), "<i2") / 32_768
+        taken = np.frombuffer(bytes(self._waiting[: 2 * samples]), "<i2").astype(np.float32) / np.float32(
+            32_768
+        )
         del self._waiting[: 2 * samples]
         return taken
 
@@ -172,6 +179,6 @@ class _Stream:
         del self._waiting[: max(0, len(self._waiting) - 2 * samples)]
 
 
-def _whiten(samples: Samples) -> Samples:
+def _whiten(samples: Samples) -> NDArray[np.float64]:
     """Even out the spectrum of speech, whose low tones resemble each other at any delay."""
-    return np.diff(samples, prepend=samples[0])
+    return np.diff(samples.astype(np.float64), prepend=samples[0])

@@ -60,6 +60,13 @@ def test_our_own_voice_is_removed_from_a_room(seed: int) -> None:
     assert max(pieces) < -45
 
 
+@pytest.mark.parametrize("ms", [399, 404, 412, 420, 430, 444, 448, 500])
+def test_an_echo_that_is_later_than_the_filter_looks_passes(ms: float) -> None:
+    voice = np.concatenate([np.zeros(4_000), babble(1.5, 1)])
+    echo = echoed(voice, -12, ms)
+    assert len(filtered(voice, echo)) == len(echo)
+
+
 def test_an_echo_that_is_nearly_too_quiet_is_removed() -> None:
     voice = np.concatenate([np.zeros(4_000), babble(1.5, 1), babble(1.5, 2, 0.01)])
     echo = echoed(voice, -12, 60)
