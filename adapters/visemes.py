@@ -41,10 +41,26 @@ _PHONEMES_OF_VISEMES: Final[Mapping[int, str]] = {
     20: "k ɡ g ŋ",
     21: "p b m",
 }
-VISEMES: Final[Mapping[str, int]] = {
-    phoneme: viseme for viseme, phonemes in _PHONEMES_OF_VISEMES.items() for phoneme in phonemes.split()
+# Sounds that American English has not, at the shape that is nearest: lips first, then the place of the tongue
+_OTHER_SOUNDS: Final[Mapping[int, str]] = {
+    4: "ø œ ɶ",
+    6: "ɨ ɪ\u0308 ʝ ɥ",
+    7: "y ʏ ɯ ʉ ɰ",
+    8: "ɤ ɵ",
+    12: "ħ ʕ ɦ",
+    14: "ʎ ɫ ɭ ɬ ɮ",
+    16: "ʂ ʐ ɕ ʑ tɕ dʑ",
+    18: "ʋ ɸ β ɱ",
+    19: "ɲ ɳ ʈ ɖ ɽ",
+    20: "x ɣ χ ʁ ʀ ç c ɟ q ɢ ɴ",
 }
-_OTHER_VISEME: Final = 1  # a mouth half open, of sounds that American English has not
+_OTHER_VISEME: Final = 1  # a mouth half open
+VISEMES: Final[Mapping[str, int]] = {
+    phoneme: viseme
+    for table in (_OTHER_SOUNDS, _PHONEMES_OF_VISEMES)
+    for viseme, phonemes in table.items()
+    for phoneme in phonemes.split()
+}
 _MIN_SILENCE_S: Final = 0.02  # a shorter gap belongs to the sound before it
 
 
@@ -75,7 +91,7 @@ class MouthTimeline:
             else:
                 start_s = self._stop_s
             self._stop_s = max(start_s, phoneme.stop_s)
-            viseme = VISEMES.get(phoneme.ipa, _OTHER_VISEME)
+            viseme = _viseme(phoneme.ipa)
             movements.append(MouthMovement(phoneme.ipa, viseme, start_s, self._stop_s))
         self._has_sounds = self._has_sounds or bool(movements)
         return movements
@@ -83,3 +99,8 @@ class MouthTimeline:
     def finish(self) -> list[MouthMovement]:
         """The silence that closes the mouth; none of an utterance without phonemes."""
         return [MouthMovement("", SILENCE, self._stop_s, self._stop_s)] if self._has_sounds else []
+
+
+def _viseme(ipa: str) -> int:
+    """The shape of a sound: of itself, or without its marks of length and its diacritics."""
+    return VISEMES.get(ipa, VISEMES.get(ipa[:1], _OTHER_VISEME))

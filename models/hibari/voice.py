@@ -33,6 +33,7 @@ from ..devices.onnx_sessions import (
     session_options,
 )
 from ..phonemes.english_ipa import SpelledWord
+from ..phonemes.timed_sounds import timed_sounds
 from ..signal.level import limit
 from ..signal.room_tone import RoomTone
 from . import harmonic_vocoder
@@ -167,7 +168,7 @@ class HibariVoice:
         onset = max(0, int(ends[0]) - _ONSET_MARGIN_FRAMES)
         signs = [self.phonemizer.ipa.get(id, "") for id in line.ids.tolist()]
         phonemes = tuple(
-            _phonemes(signs[first:stop], starts[first:stop].tolist(), sound_ends[first:stop].tolist())
+            timed_sounds(signs[first:stop], starts[first:stop].tolist(), sound_ends[first:stop].tolist())
             for first, stop in line.words
         )
         return EncodedLine(hidden, f0[0], words, onset, hidden.shape[2], phonemes)
@@ -305,20 +306,6 @@ def word_times(line: EncodedLine, state: HibariRenderState) -> list[tuple[float,
     """(start, stop) of each word, in seconds from the first sample. Valid after the first audible step."""
     lead = lead_s(state)
     return [(max(0.0, first * FRAME_S - lead), max(0.0, stop * FRAME_S - lead)) for first, stop in line.words]
-
-
-def _phonemes(
-    signs: Sequence[str], starts: Sequence[int], ends: Sequence[int]
-) -> tuple[tuple[str, int, int], ...]:
-    """(IPA, first, stop) of a word's phonemes. A mark of stress, IPA "", lends its time to the next sound."""
-    found: list[tuple[str, int, int]] = []
-    begins: int | None = None
-    for ipa, start, end in zip(signs, starts, ends, strict=True):
-        begins = start if begins is None else begins
-        if ipa:
-            found.append((ipa, begins, end))
-            begins = None
-    return tuple(found)
 
 
 def _next_stop(line: EncodedLine, state: HibariRenderState, frames: int) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..devices.onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions
+from ..phonemes.timed_sounds import timed_sounds
 from .config import PiperConfig, PiperVoiceError, read_config
 from .graph import NOISE, NOISE_START, PiperGraphs, split_graph
 from .range_renderer import RangeRenderer, RangeState
@@ -32,10 +33,14 @@ Float = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class PhonemeIds:
-    """The ids of a clause. ``words``: (first, stop) id of each word; equal where it has no sound."""
+    """The ids of a clause. ``words``: (first, stop) id of each word; equal where it has no sound.
+
+    signs: of each word, with (first, stop) id; IPA where the voice reads phonemes.
+    """
 
     ids: NDArray[np.int64]  # (L,)
     words: tuple[tuple[int, int], ...]
+    signs: tuple[tuple[tuple[str, int, int], ...], ...] = ()
 
     @property
     def has_sound(self) -> bool:
@@ -51,6 +56,7 @@ class EncodedClause:
     frames: int
     onset: int  # the first frame in which speech may be audible
     words: tuple[tuple[float, float], ...] | None  # (start, stop) s from the first frame; None: not known
+    sounds: tuple[tuple[tuple[str, float, float], ...], ...] | None = None  # as ``timed_sounds``, likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +88,22 @@ class PhonemeAlphabet:
         """
         ids = [*self._ids[_BEGIN], *self._ids[_PAD]]
         ranges: list[tuple[int, int]] = []
+        signs: list[tuple[tuple[str, int, int], ...]] = []
         for phonemes, mark, follows in zip(words, punctuation, joined, strict=True):
             if ranges and not follows:
                 ids += self._known(" ")
-            first = len(ids)
+            first, word_signs = len(ids), list[tuple[str, int, int]]()
             for symbol in unicodedata.normalize("NFD", phonemes):
                 for mapped in self._map.get(symbol, (symbol,)):
-                    ids += self._known(mapped, report=True)
+                    found = self._known(mapped, report=True)
+                    if found:
+                        word_signs.append((mapped, len(ids), len(ids) + len(found)))
+                    ids += found
             ranges.append((first, len(ids)))
+            signs.append(tuple(word_signs))
             ids += self._known(mark)
         ids += self._ids[_END]
-        return PhonemeIds(np.array(ids, np.int64), tuple(ranges))
+        return PhonemeIds(np.array(ids, np.int64), tuple(ranges), tuple(signs))
 
     def _known(self, symbol: str, *, report: bool = False) -> list[int]:
         """The ids of a symbol, each followed by padding."""
@@ -168,7 +179,15 @@ class PiperVoice:
         first = min((start for start, stop in phonemes.words if start < stop), default=1)
         onset = max(0.0, float(ends[first - 1]) - _ONSET_MARGIN_S)
         words = tuple(_word_time(ends, *word) for word in phonemes.words)
-        return EncodedClause(values, frames, int(onset / self.frame_s), words)
+        sounds = tuple(
+            timed_sounds(
+                [sign for sign, _, _ in signs],
+                [float(ends[first - 1]) for _, first, _ in signs],
+                [min(float(ends[stop - 1]), stop_s) for _, _, stop in signs],
+            )
+            for signs, (_, stop_s) in zip(phonemes.signs, words, strict=True)
+        )
+        return EncodedClause(values, frames, int(onset / self.frame_s), words, sounds)
 
     def step(
         self, clause: EncodedClause, state: PiperRenderState, stop: int

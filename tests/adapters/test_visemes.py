@@ -52,3 +52,11 @@ def test_the_packaged_voice_has_a_viseme_for_each_sound_of_american_english() ->
     ipa = [phonemizer.ipa[phonemizer.phoneme_ids[sign]] for sign in sounds.split()]
     assert [sound for sound in ipa if sound not in VISEMES] == []
     assert {VISEMES[sound] for sound in ipa} == set(range(1, 22))
+
+
+@pytest.mark.parametrize(
+    ("ipa", "viseme"), [("iː", 6), ("ɑ\u0303", 2), ("tʲ", 19), ("ʁ", 20), ("y", 7), ("\u01c3", 1)]
+)
+def test_marks_of_a_sound_and_sounds_of_other_languages_have_the_nearest_shape(ipa: str, viseme: int) -> None:
+    (movement,) = MouthTimeline().push([word_of((ipa, 0.0, 0.1))])
+    assert movement.viseme == viseme

@@ -185,7 +185,11 @@ class KokoroVoices:
             length_s = len(samples) / SAMPLE_RATE
             times = rendered.words or estimate_times(line_words, length_s)
             shifted = [(start - lead_s, stop - lead_s) for start, stop in times]
-            found = WordTimes(line_words, shifted).take_until(math.inf)
+            sounds = [
+                [(ipa, start - lead_s, stop - lead_s) for ipa, start, stop in word]
+                for word in rendered.sounds or ()
+            ]
+            found = WordTimes(line_words, shifted, sounds).take_until(math.inf)
             start_s += length_s
             yield RenderedPiece(samples, found, last=index == len(lines) - 1)
 

@@ -199,7 +199,7 @@ def _render_clause(
         index += 1
         if times is None and (len(trimmed) or last):
             lead_s = clause.onset * voice.frame_s + trimmer.lead_samples / rate
-            times = WordTimes(words, _times(clause, words, lead_s, voice))
+            times = WordTimes(words, _times(clause, words, lead_s, voice), _sounds(voice, clause, lead_s))
         samples = resampler.push(trimmed)
         if last:
             samples = np.concatenate([samples, resampler.flush()])
@@ -239,3 +239,10 @@ def _speakers(config: PiperConfig) -> Iterator[tuple[str, int | None]]:
 
 def _describe(name: str, config: PiperConfig) -> Voice:
     return Voice(name, config.language, f"Piper, {config.language}, {config.sample_rate / 1000:g} kHz")
+
+
+def _sounds(voice: PiperVoice, clause: EncodedClause, lead_s: float) -> list[list[tuple[str, float, float]]]:
+    """Sounds of each word; [] of voices that read letters, or have no times."""
+    if clause.sounds is None or voice.config.espeak_voice is None:
+        return []
+    return [[(ipa, start - lead_s, stop - lead_s) for ipa, start, stop in word] for word in clause.sounds]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...models.signal.level import gain_to_level
 from ...models.signal.room_tone import RoomTone
 from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
-from ..chunk import SAMPLE_RATE, Word
+from ..chunk import SAMPLE_RATE, Phoneme, Word
 from ..process_limits import available_cores
 from ..reading.unicode_scripts import estimate_seconds, group_written_words
 from ..segmenter import Segment, Segmenter, SpokenWord
@@ -60,9 +60,15 @@ class WordTimes:
     Args:
         words: of the segment.
         times: (start, stop) of each spoken word, in seconds from the segment's first sample.
+        sounds: of each spoken word, (IPA, start, stop) likewise; (): not known.
     """
 
-    def __init__(self, words: Sequence[SpokenWord], times: Sequence[tuple[float, float]]) -> None:
+    def __init__(
+        self,
+        words: Sequence[SpokenWord],
+        times: Sequence[tuple[float, float]],
+        sounds: Sequence[Sequence[tuple[str, float, float]]] = (),
+    ) -> None:
         self._waiting = deque(
             Word(
                 "",
@@ -70,6 +76,11 @@ class WordTimes:
                 max(0.0, times[written.spoken_range[-1]][1]),
                 written.start,
                 written.stop,
+                tuple(
+                    Phoneme(ipa, max(0.0, start_s), max(0.0, stop_s))
+                    for spoken in (written.spoken_range if sounds else ())
+                    for ipa, start_s, stop_s in sounds[spoken]
+                ),
             )
             for written in group_written_words(words)
         )
@@ -253,10 +264,5 @@ class ClauseBackend:
 
 
 def _moved(word: Word, by_s: float, by_characters: int) -> Word:
-    return Word(
-        "",
-        word.start_s + by_s,
-        word.stop_s + by_s,
-        word.text_start + by_characters,
-        word.text_stop + by_characters,
-    )
+    start, stop = word.text_start + by_characters, word.text_stop + by_characters
+    return replace(word.timed(lambda at_s: at_s + by_s), text_start=start, text_stop=stop)

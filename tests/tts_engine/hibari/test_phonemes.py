@@ -4,16 +4,10 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
+from shared.audio.sounds_in_place import TEXT, share_heard_in_place, words_of
+from vivavoce.tts_engine.chunk import AudioChunk
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.hibari.backend import HibariBackend
-
-TEXT = "She sells sea shells, and the shells she sells are sea shells. So she says on Sunday, July 16th."
-HISSES = ("s", "ʃ", "z", "tʃ", "ʒ", "dʒ")
-VOWELS = ("i", "ɛ", "ɑ", "ʌ", "oʊ", "aɪ", "ɪ", "æ", "eɪ", "u", "ʊ", "ə", "ɔ", "aʊ")
-WINDOW = 240  # samples, 10 ms
 
 
 async def speak(engine: Engine, text: str, split: int = 1_000, **how: Any) -> list[AudioChunk]:
@@ -30,33 +24,6 @@ def spoken(*texts: tuple[str, dict[str, Any]]) -> list[list[AudioChunk]]:
             return [await speak(engine, text, **how) for text, how in texts]
 
     return asyncio.run(asyncio.wait_for(run(), 60))
-
-
-def words_of(chunks: list[AudioChunk]) -> list[Word]:
-    return [word for chunk in chunks for word in chunk.words]
-
-
-def share_heard_in_place(chunks: list[AudioChunk], later_s: float = 0.0) -> float:
-    """Of the loud windows of 10 ms in hisses and vowels, the share that sounds as its phoneme should.
-
-    later_s: by which the sound is taken to be later than it is.
-    """
-    samples = np.frombuffer(b"".join(chunk.pcm for chunk in chunks), "<i2").astype(np.float64)
-    windows = samples[: len(samples) // WINDOW * WINDOW].reshape(-1, WINDOW) * np.hanning(WINDOW)
-    power = np.abs(np.fft.rfft(windows, axis=1)) ** 2
-    high = power[:, np.fft.rfftfreq(WINDOW, 1 / SAMPLE_RATE) > 3_000].sum(axis=1)
-    is_loud, is_hiss = power.sum(axis=1) > 1e7, high > 0.5 * power.sum(axis=1)
-    hits = []
-    for phoneme in (phoneme for word in words_of(chunks) for phoneme in word.phonemes):
-        if phoneme.ipa not in (*HISSES, *VOWELS):
-            continue
-        first, stop = (
-            int((time - later_s) * SAMPLE_RATE / WINDOW) for time in (phoneme.start_s, phoneme.stop_s)
-        )
-        place = slice(max(0, first), max(0, stop))
-        hits += list(is_hiss[place][is_loud[place]] == (phoneme.ipa in HISSES))
-    assert len(hits) > 100
-    return float(np.mean(hits))
 
 
 def test_hisses_are_heard_in_the_times_of_their_phonemes_and_vowels_in_theirs() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shared.audio.sounds_in_place import TEXT as TEXT_WITH_HISSES
+from shared.audio.sounds_in_place import share_heard_in_place, words_of
 from shared.engine.engine_streams import pcm, speak
 from shared.voices.installed_voices import kokoro_folder
 from shared.voices.tiny_kokoro import write_tiny_kokoro
@@ -216,5 +218,19 @@ def test_the_real_model_speaks_english_with_word_times(tmp_path: Path) -> None:
             chunks = await speak(engine, "Good morning.", voice="jm_kumo")
             assert [word.text for chunk in chunks for word in chunk.words] == ["Good", "morning"]
             assert 0.4 < chunks[-1].samples[1] / SAMPLE_RATE < 2.0
+
+    asyncio.run(asyncio.wait_for(test(), 120))
+
+
+@pytest.mark.slow
+def test_sounds_of_a_real_voice_are_heard_in_the_times_of_their_phonemes(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with await Engine.open(str(kokoro_folder(tmp_path))) as engine:
+            chunks = await speak(engine, TEXT_WITH_HISSES)
+        in_place = share_heard_in_place(chunks)
+        assert in_place > 0.75
+        assert in_place > max(share_heard_in_place(chunks, later_s) for later_s in (-0.04, 0.04))
+        sounds = {word.text: [phoneme.ipa for phoneme in word.phonemes] for word in words_of(chunks)}
+        assert sounds["shells"] == ["ʃ", "ɛ", "l", "z"]
 
     asyncio.run(asyncio.wait_for(test(), 120))

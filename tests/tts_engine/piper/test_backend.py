@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shared.audio.sounds_in_place import TEXT as TEXT_WITH_HISSES
+from shared.audio.sounds_in_place import share_heard_in_place, words_of
 from shared.audio.speech_level import active_speech_level
 from shared.engine.engine_streams import speak
 from shared.voices.installed_voices import joe_folder
@@ -180,5 +182,30 @@ def test_a_real_voice_starts_soon_at_level_with_the_times_of_its_words(tmp_path:
             at = int(np.diff(audible).argmax())
             pause = samples[audible[at] + 1_200 : audible[at + 1] - 1_200]
             assert 0 < np.abs(pause).max() <= 4 / 32_768
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+@pytest.mark.slow
+def test_sounds_of_a_real_voice_are_heard_in_the_times_of_their_phonemes(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with await Engine.open(str(joe_folder(tmp_path))) as engine:
+            chunks = await speak(engine, TEXT_WITH_HISSES)
+        in_place = share_heard_in_place(chunks)
+        assert in_place > 0.8
+        assert in_place > max(share_heard_in_place(chunks, later_s) for later_s in (-0.04, 0.04))
+        sounds = {word.text: [phoneme.ipa for phoneme in word.phonemes] for word in words_of(chunks)}
+        assert sounds["sea"] == ["s", "iː"]
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_voices_that_read_letters_have_no_phonemes(tmp_path: Path) -> None:
+    folder = write_tiny_piper(tmp_path).parent
+
+    async def test() -> None:
+        async with await Engine.open(str(folder)) as engine:
+            words = words_of(await speak(engine, "one two"))
+        assert [word.phonemes for word in words] == [(), ()]
 
     asyncio.run(asyncio.wait_for(test(), 60))
