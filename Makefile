@@ -42,9 +42,11 @@ $(VENV)/.installed+%: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[$(subst +,$(comma),$*)]'
 	@touch $@ $(VENV)/.installed
 
-# Two processes run the tests of the networks and of the engine, which compute. Then three run the others, which mostly
-# wait for the clock; RERUNS is for them, on a machine that other programs share: `--reruns 1 --reruns-delay 10` in CI.
-RERUNS ?=
+# Two processes run the tests of the networks and of the engine, which compute. Then six run the others, which mostly
+# wait for the clock: with RERUN=1, as in CI, those that fail are run once more, alone, as other programs may have had the
+# machine.
+RERUN ?=
+RUN_AGAIN = $(if $(RERUN),$(BIN)/python -m pytest --last-failed --last-failed-no-failures none,false)
 COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
 # Of developers' measurements, of the check of a card, on a processor, and of training to the end: no part of what is
 # served.
@@ -52,9 +54,10 @@ NIGHTLY_TESTS := tests/gpu_check tests/models/cosyvoice/training/test_learning.p
 	cosyvoice mix xtts voices ways_in routing test_word_errors.py test_transcript_scoring.py test_pipecat_calls.py)
 
 # The second run starts whatever the first gives; the target fails if either does.
+OTHER_TESTS := $(addprefix --ignore=,$(COMPUTING_TESTS) $(NIGHTLY_TESTS))
 run_tests = failed=0; \
 	$(BIN)/python -m pytest -n 2 --dist loadfile $1 $(COMPUTING_TESTS) $(addprefix --ignore=,$(NIGHTLY_TESTS)) || failed=1; \
-	$(BIN)/python -m pytest -n 3 --dist loadfile $1 $(RERUNS) $(addprefix --ignore=,$(COMPUTING_TESTS) $(NIGHTLY_TESTS)) || failed=1; \
+	$(BIN)/python -m pytest -n 6 --dist loadfile $1 $(OTHER_TESTS) || $(RUN_AGAIN) $1 $(OTHER_TESTS) || failed=1; \
 	exit $$failed
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
@@ -69,7 +72,7 @@ test-nightly: $(TEST_STAMP) ## test the benches of developers, and that planted 
 	PYTHONPATH=tests $(BIN)/python -m planted_faults
 
 test-pipecat-oldest: $(TEST_STAMP) ## test the oldest Pipecat supported; EXTRAS needs stt and pipecat
-	tests/peers/pipecat_oldest.sh $(RERUNS)
+	RERUN=$(RERUN) tests/peers/pipecat_oldest.sh
 
 test-pipecat-client: $(TEST_STAMP) ## test Pipecat's browser client; needs npm and chromium
 	tests/peers/pipecat_client.sh

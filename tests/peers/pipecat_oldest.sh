@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Pipecat tests against the oldest version that the extra allows, in an environment of its own that sees the
 # packages of .venv and contains only those that the old version needs in other versions.
-# Usage: tests/peers/pipecat_oldest.sh [PYTEST ARGUMENTS]    after `make setup EXTRAS=dev,stt,pipecat`
+# Usage: [RERUN=1] tests/peers/pipecat_oldest.sh    after `make setup EXTRAS=dev,stt,pipecat`
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=1.12.0
@@ -19,4 +19,7 @@ if [ ! -e "$marker" ] || [ pyproject.toml -nt "$marker" ] || [ .venv/pyvenv.cfg 
     touch "$marker"
 fi
 [ "$("$environment/bin/python" -c 'from importlib.metadata import version; print(version("pipecat-ai"))')" = "$version" ]
-exec "$environment/bin/python" -m pytest -q -n 3 --dist loadfile tests/adapters/pipecat tests/gateway/apis/dialects/native_stream/test_pipecat_service*.py tests/peers/test_pipecat_*.py "$@"
+tests=(tests/adapters/pipecat tests/gateway/apis/dialects/native_stream/test_pipecat_service*.py tests/peers/test_pipecat_*.py)
+"$environment/bin/python" -m pytest -q -n 3 --dist loadfile "${tests[@]}" && exit
+if [ -z "${RERUN:-}" ]; then exit 1; fi
+"$environment/bin/python" -m pytest -q --last-failed --last-failed-no-failures none "${tests[@]}"
