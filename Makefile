@@ -42,7 +42,7 @@ $(VENV)/.installed+%: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[$(subst +,$(comma),$*)]'
 	@touch $@ $(VENV)/.installed
 
-# Two processes run the tests of the networks and of the engine, which compute. Then six run the others, which mostly
+# Two processes run the tests of the networks and of the engine, which compute. Then four run the others, which mostly
 # wait for the clock: with RERUN=1, as in CI, those that fail are run once more, alone, as other programs may have had the
 # machine.
 RERUN ?=
@@ -57,7 +57,7 @@ NIGHTLY_TESTS := tests/gpu_check tests/models/cosyvoice/training/test_learning.p
 OTHER_TESTS := $(addprefix --ignore=,$(COMPUTING_TESTS) $(NIGHTLY_TESTS))
 run_tests = failed=0; \
 	$(BIN)/python -m pytest -n 2 --dist loadfile $1 $(COMPUTING_TESTS) $(addprefix --ignore=,$(NIGHTLY_TESTS)) || failed=1; \
-	$(BIN)/python -m pytest -n 6 --dist loadfile $1 $(OTHER_TESTS) || $(RUN_AGAIN) $1 $(OTHER_TESTS) || failed=1; \
+	$(BIN)/python -m pytest -n 4 --dist loadfile $1 $(OTHER_TESTS) || $(RUN_AGAIN) $1 $(OTHER_TESTS) || failed=1; \
 	exit $$failed
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
