@@ -12,6 +12,7 @@ import pytest
 
 from vivavoce.gateway.calls.agents import llm_tokens
 from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.calls.call_options import CallSpeechOptions
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.gateway.cli.bench import call, load_generator
 from vivavoce.gateway.cli.bench.call import (
@@ -96,7 +97,8 @@ class NoCall:
         self.release = asyncio.Event()
         self.speech = self
 
-    async def speak(self, tokens: object) -> UtteranceOutcome:
+    async def speak(self, tokens: object, *, speech: CallSpeechOptions) -> UtteranceOutcome:
+        assert not speech.keeps_speech  # the texts come again, and are to be rendered anew
         self.spoken += 1
         await self.release.wait()
         return UtteranceOutcome.SPOKEN
