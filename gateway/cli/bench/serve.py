@@ -119,7 +119,7 @@ def _measure_part(
         case ServeBenchPart.LOAD:
             return _measure_load(api, url, options, plot)
         case ServeBenchPart.FIRST_BYTE:
-            return asyncio.run(first_byte_figures(api, url, FIRST_BYTE_REQUESTS))
+            return asyncio.run(first_byte_figures(api, url, FIRST_BYTE_REQUESTS, options.max_streams))
         case ServeBenchPart.DISCONNECT:
             return asyncio.run(disconnect_figures(api, url, DISCONNECTS))
 

@@ -24,9 +24,13 @@ class _RequestResult:
     speech_s: float
 
 
-async def first_byte_figures(api: SpeechApi, url: str, requests: int) -> list[BenchFigure]:
-    """``requests`` one after another on one connection, then those of ``MANY_CLIENTS`` at once."""
-    async with open_client(api, url, max(MANY_CLIENTS)) as client:
+async def first_byte_figures(api: SpeechApi, url: str, requests: int, max_clients: int) -> list[BenchFigure]:
+    """``requests`` one after another on one connection, then those of ``MANY_CLIENTS`` at once.
+
+    max_clients: that the server takes at once.
+    """
+    many = [clients for clients in MANY_CLIENTS if clients <= max_clients]
+    async with open_client(api, url, max(many, default=1)) as client:
         alone = (await _speak_in_turn(client, requests + WARM_UP_REQUESTS))[WARM_UP_REQUESTS:]
         one = f"{api}, 1 client: first byte"
         figures = [
@@ -35,7 +39,7 @@ async def first_byte_figures(api: SpeechApi, url: str, requests: int) -> list[Be
             ),
             BenchFigure(f"{one}, p95", _percentile_ms(alone, 95), "ms"),
         ]
-        for clients in MANY_CLIENTS:
+        for clients in many:
             figures += await _figures_at_once(api, client, clients, max(3, requests // 10))
     return figures
 

@@ -106,7 +106,7 @@ def test_a_plot_is_a_png(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("api", SpeechApi)
 def test_first_bytes_and_throughput_are_measured_over_every_api(api: SpeechApi, url: str) -> None:
-    figures = asyncio.run(first_byte_figures(api, url, 3))
+    figures = asyncio.run(first_byte_figures(api, url, 3, max_clients=64))
     p50, p95, *at_once = figures
     assert 0 < p50.value <= p95.value and p50.at_most in (50.0, 60.0)
     of_20, of_50 = at_once[: len(at_once) // 2], at_once[len(at_once) // 2 :]
@@ -114,6 +114,14 @@ def test_first_bytes_and_throughput_are_measured_over_every_api(api: SpeechApi, 
         assert p50.name == f"{api}, {clients} clients: first byte, p50"
         assert 0 < p50.value <= p95.value and p95.at_most == max_p95_ms
         assert [figure.value > 0 for figure in speech] == [True] * api.has_pcm
+
+
+def test_no_more_clients_are_measured_than_the_server_takes(url: str) -> None:
+    names = [figure.name for figure in asyncio.run(first_byte_figures(SpeechApi.OPENAI, url, 3, 32))]
+    assert [name for name in names if "clients" in name] == [
+        *("openai, 20 clients: first byte, p50", "openai, 20 clients: first byte, p95"),
+        "openai, 20 clients: speech",
+    ]
 
 
 async def words() -> AsyncIterator[str]:
