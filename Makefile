@@ -61,7 +61,7 @@ run_tests = failed=0; \
 	exit $$failed
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
-	@echo "The tests take about 8 minutes on two cores. Those marked slow are left out; make test-all runs them too."
+	@echo "The tests take about 5 minutes on two cores. Those marked slow are left out; make test-all runs them too."
 	$(call run_tests,-m "not slow")
 
 test-all: $(TEST_STAMP) ## run all tests but the nightly ones, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,otel,test-chart,test-voices,triton,train skips the fewest
