@@ -14,10 +14,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final
 from uuid import UUID
 
 import numpy as np
+from rich.console import Console
 
 from shared.browser.calling_browser import CallingBrowser
 from shared.calls.ari_server import AriServer, ari_server
@@ -31,8 +33,9 @@ from shared.sip.network import RecordingListener
 from shared.sip.phone import sip_phone
 from vivavoce.adapters.audio.codecs import ulaw_decode
 from vivavoce.gateway.calls.ways_in.sip.server import SipCallServer
-from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport, run_parts
 from vivavoce.gateway.cli.received_audio import ReceivedPacket, audible_span
+from vivavoce.tts_engine.errors import VivavoceError
 
 GOODBYE: Final = "one two three four five six seven eight nine ten"
 SPOKEN_S: Final = len(GOODBYE.split()) * WORD_S
@@ -169,23 +172,24 @@ WAYS: Final = (*ALL_WIRES, "sip", "ari", "browser")
 
 
 def measure(overs: Sequence[str], goodbyes: int) -> BenchReport:
-    """Say goodbye ``goodbyes`` times, one after another, on each way in."""
-    figures: list[BenchFigure] = []
-    failures: list[str] = []
-    for over in overs:
-        try:
-            found = asyncio.run(_measure_way(over, goodbyes))
-        except Exception as error:  # of one way in; the others are measured
-            failures.append(f"{over}: {error!r}")
-            continue
-        closed = np.array([goodbye.closed_ms for goodbye in found])
-        whole = sum(goodbye.is_whole for goodbye in found)
-        figures += [
-            BenchFigure(f"{over}: whole, of {goodbyes}", whole, "", at_least=goodbyes),
-            BenchFigure(f"{over}: closed after the last sound, p50", float(np.median(closed)), "ms"),
-            BenchFigure(f"{over}: the same, longest", float(closed.max()), "ms", at_most=MAX_CLOSE_MS),
-        ]
-    return BenchReport("goodbye", tuple(figures), {"goodbyes": goodbyes}, tuple(failures))
+    """Say goodbye ``goodbyes`` times, one after another, on each way in. Raises BenchFailed."""
+    parts = [(over, partial(_figures, over, goodbyes)) for over in overs]
+    figures, failures = run_parts(parts, Console(stderr=True))
+    return BenchReport("goodbye", tuple(chain.from_iterable(figures)), {"goodbyes": goodbyes}, failures)
+
+
+def _figures(over: str, goodbyes: int) -> list[BenchFigure]:
+    try:
+        found = asyncio.run(_measure_way(over, goodbyes))
+    except (OSError, AssertionError, VivavoceError) as error:  # OSError: timeouts too
+        raise BenchFailed(repr(error)) from error
+    closed = np.array([goodbye.closed_ms for goodbye in found])
+    whole = sum(goodbye.is_whole for goodbye in found)
+    return [
+        BenchFigure(f"{over}: whole, of {goodbyes}", whole, "", at_least=goodbyes),
+        BenchFigure(f"{over}: closed after the last sound, p50", float(np.median(closed)), "ms"),
+        BenchFigure(f"{over}: the same, longest", float(closed.max()), "ms", at_most=MAX_CLOSE_MS),
+    ]
 
 
 async def _measure_way(over: str, goodbyes: int) -> list[Goodbye]:
