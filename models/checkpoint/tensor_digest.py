@@ -23,7 +23,7 @@ def add_tensor(digest: "hashlib._Hash", name: str, tensor: Tensor) -> None:
 def weight_digest(folder: Path, files: Sequence[str], left_out: Set[str] = frozenset()) -> str:
     """32 hexadecimal digits that differ between bundles with different weights.
 
-    files: of weights in the folder, without their ending. left_out: keys that a converted file may lack.
+    files: names of the weights' files. left_out: keys that a converted file may lack.
     SHA-256 over the key, shape, type and both ends of each tensor: it is the same for .pt and .safetensors.
     Raises WeightFileError.
     """

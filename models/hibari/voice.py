@@ -33,7 +33,7 @@ from ..devices.onnx_sessions import (
     session_options,
 )
 from ..phonemes.english_ipa import SpelledWord
-from ..phonemes.timed_sounds import timed_sounds
+from ..phonemes.timed_sounds import TimedSounds, earlier, timed_sounds
 from ..signal.level import limit
 from ..signal.room_tone import RoomTone
 from . import harmonic_vocoder
@@ -80,8 +80,7 @@ class EncodedLine:
     words: tuple[tuple[int, int], ...]  # (first, stop) frame of each word
     onset: int  # the first frame in which speech may be audible
     frames: int  # that are rendered, at most F; those after it are seen by the decoder only
-    # (IPA, first, stop) of the phonemes of each word, in frames; a mark of stress belongs to the next one
-    phonemes: tuple[tuple[tuple[str, int, int], ...], ...] = ()
+    phonemes: tuple[TimedSounds[int], ...] = ()  # of each word, in frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +199,7 @@ class HibariVoice:
             tuple((start - skipped, end - skipped) for start, end in words[first:stop]),
             onset - skipped,
             frames - skipped,
-            tuple(
-                tuple((ipa, start - skipped, end - skipped) for ipa, start, end in word)
-                for word in encoded.phonemes[first:stop]
-            ),
+            earlier(encoded.phonemes[first:stop], skipped),
         )
 
     def room_tone(self) -> RoomTone:

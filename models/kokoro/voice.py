@@ -24,14 +24,14 @@ from onnx import TensorProto, helper
 from ..devices.onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions, session_options
 from ..onnx_graphs.exact_products import signed_products_are_exact, use_unsigned_weights
 from ..phonemes.english_ipa import IPA_OF_SIGNS
-from ..phonemes.timed_sounds import timed_sounds
+from ..phonemes.timed_sounds import TimedSounds, timed_sounds
 from .integer_convolutions import fastest_form, replace_convolutions
 
 SAMPLE_RATE = 24_000
 MAX_PHONEMES = 500  # in one call; the network takes 510
 _STYLE_ROWS, _STYLE_VALUES = 510, 256
 _DURATION_S = 0.025  # of one unit of the durations
-# Sounds are heard this much before the nominal time of their phonemes: 84 % of the windows of 10 ms of hisses
+# Sounds are heard this much before the nominal time of their phonemes: 85 % of the windows of 10 ms of hisses
 # and vowels lie in their phonemes then, and 65 % without it.
 _HEARD_BEFORE_S = 0.045
 _MAX_PHONEME_S = 0.15  # of a word's last phoneme; what follows is a pause
@@ -49,12 +49,12 @@ class KokoroError(ValueError):
 class RenderedClause:
     """samples: (N,) float32 at 24 kHz. Times of each word are not known of some exports.
 
-    words: (start, stop) s. sounds: as ``timed_sounds``, in s.
+    words: (start, stop) s. sounds: in s.
     """
 
     samples: Float
     words: tuple[tuple[float, float], ...] | None
-    sounds: tuple[tuple[tuple[str, float, float], ...], ...] | None
+    sounds: tuple[TimedSounds[float], ...] | None
 
 
 class KokoroModel:
@@ -188,9 +188,7 @@ def _word_time(ends: NDArray[np.float64], first: int, stop: int) -> tuple[float,
     return start_s, min(float(ends[stop - 1]), last_s + _MAX_PHONEME_S) if first < stop else start_s
 
 
-def _sounds(
-    ends: NDArray[np.float64], signs: Sequence[str], first: int, stop_s: float
-) -> tuple[tuple[str, float, float], ...]:
+def _sounds(ends: NDArray[np.float64], signs: Sequence[str], first: int, stop_s: float) -> TimedSounds[float]:
     """Sounds of the word whose signs begin with the id ``first``."""
     times = ends[first - 1 : first + len(signs)].tolist()
     return timed_sounds(signs, times[:-1], [min(end, stop_s) for end in times[1:]])

@@ -8,12 +8,11 @@ _NO_SOUND: Final = frozenset("ˈˌ-_|‖ ")  # marks of stress, and signs betwee
 _LENGTHENING: Final = ("Mn", "Lm")  # categories of marks that change the sound before them
 
 Time = TypeVar("Time", int, float)  # frames, or seconds
+TimedSounds = tuple[tuple[str, Time, Time], ...]  # (IPA without stress, start, stop) of each sound of a word
 
 
-def timed_sounds(
-    signs: Sequence[str], starts: Iterable[Time], ends: Iterable[Time]
-) -> tuple[tuple[str, Time, Time], ...]:
-    """(IPA without stress, start, stop) of each sound of a word, in the unit of the times.
+def timed_sounds(signs: Sequence[str], starts: Iterable[Time], ends: Iterable[Time]) -> TimedSounds[Time]:
+    """The sounds of a word, in the unit of the times.
 
     A mark of stress, or a sign "", lends its time to the next sound; a mark of length or a diacritic belongs
     to the sound before it.
@@ -30,3 +29,8 @@ def timed_sounds(
             found.append((sign, start if begins is None else begins, end))
             begins = None
     return tuple(found)
+
+
+def earlier(words: Iterable[TimedSounds[Time]], by: Time) -> tuple[TimedSounds[Time], ...]:
+    """The sounds of words, each as much earlier."""
+    return tuple(tuple((ipa, start - by, stop - by) for ipa, start, stop in word) for word in words)

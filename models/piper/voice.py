@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..devices.onnx_sessions import CPU_SESSIONS, ONNX_RUNTIME_ERRORS, OnnxSessions
-from ..phonemes.timed_sounds import timed_sounds
+from ..phonemes.timed_sounds import TimedSounds, timed_sounds
 from .config import PiperConfig, PiperVoiceError, read_config
 from .graph import NOISE, NOISE_START, PiperGraphs, split_graph
 from .range_renderer import RangeRenderer, RangeState
@@ -56,7 +56,7 @@ class EncodedClause:
     frames: int
     onset: int  # the first frame in which speech may be audible
     words: tuple[tuple[float, float], ...] | None  # (start, stop) s from the first frame; None: not known
-    sounds: tuple[tuple[tuple[str, float, float], ...], ...] | None = None  # as ``timed_sounds``, likewise
+    sounds: tuple[TimedSounds[float], ...] | None = None  # of each word, likewise
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from ...models.kokoro.voice import (
     read_styles,
 )
 from ...models.phonemes.english_ipa import EnglishPhonemizer, SpelledWord
+from ...models.phonemes.timed_sounds import earlier
 from ...models.signal.level import limit
 from ...models.signal.room_tone import RoomTone
 from ...models.signal.speech_edges import SilenceTrimmer
@@ -185,10 +186,7 @@ class KokoroVoices:
             length_s = len(samples) / SAMPLE_RATE
             times = rendered.words or estimate_times(line_words, length_s)
             shifted = [(start - lead_s, stop - lead_s) for start, stop in times]
-            sounds = [
-                [(ipa, start - lead_s, stop - lead_s) for ipa, start, stop in word]
-                for word in rendered.sounds or ()
-            ]
+            sounds = earlier(rendered.sounds or (), lead_s)
             found = WordTimes(line_words, shifted, sounds).take_until(math.inf)
             start_s += length_s
             yield RenderedPiece(samples, found, last=index == len(lines) - 1)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...models.devices.onnx_providers import CPU, OnnxDevice
 from ...models.devices.onnx_sessions import OnnxSessions
+from ...models.phonemes.timed_sounds import TimedSounds, earlier
 from ...models.piper.config import PiperConfig, PiperVoiceError, read_config
 from ...models.piper.stream_resampler import StreamResampler
 from ...models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, PiperVoice
@@ -223,6 +224,13 @@ def _times(
     return [(start - lead_s, stop - lead_s) for start, stop in clause.words]
 
 
+def _sounds(voice: PiperVoice, clause: EncodedClause, lead_s: float) -> tuple[TimedSounds[float], ...]:
+    """Sounds of each word; () of voices that read letters, or have no times."""
+    if clause.sounds is None or voice.config.espeak_voice is None:
+        return ()
+    return earlier(clause.sounds, lead_s)
+
+
 def _model_files(folder: Path) -> list[Path]:
     """Each model with a configuration; a configuration without its model is found when that is read."""
     return [path.with_suffix("") for path in sorted(folder.glob("*.onnx.json"))]
@@ -239,10 +247,3 @@ def _speakers(config: PiperConfig) -> Iterator[tuple[str, int | None]]:
 
 def _describe(name: str, config: PiperConfig) -> Voice:
     return Voice(name, config.language, f"Piper, {config.language}, {config.sample_rate / 1000:g} kHz")
-
-
-def _sounds(voice: PiperVoice, clause: EncodedClause, lead_s: float) -> list[list[tuple[str, float, float]]]:
-    """Sounds of each word; [] of voices that read letters, or have no times."""
-    if clause.sounds is None or voice.config.espeak_voice is None:
-        return []
-    return [[(ipa, start - lead_s, stop - lead_s) for ipa, start, stop in word] for word in clause.sounds]

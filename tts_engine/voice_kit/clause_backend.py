@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.phonemes.timed_sounds import TimedSounds
 from ...models.signal.level import gain_to_level
 from ...models.signal.room_tone import RoomTone
 from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
@@ -60,14 +61,14 @@ class WordTimes:
     Args:
         words: of the segment.
         times: (start, stop) of each spoken word, in seconds from the segment's first sample.
-        sounds: of each spoken word, (IPA, start, stop) likewise; (): not known.
+        sounds: of each spoken word, likewise; (): not known.
     """
 
     def __init__(
         self,
         words: Sequence[SpokenWord],
         times: Sequence[tuple[float, float]],
-        sounds: Sequence[Sequence[tuple[str, float, float]]] = (),
+        sounds: Sequence[TimedSounds[float]] = (),
     ) -> None:
         self._waiting = deque(
             Word(

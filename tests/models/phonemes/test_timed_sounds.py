@@ -2,7 +2,7 @@
 
 import pytest
 
-from vivavoce.models.phonemes.timed_sounds import timed_sounds
+from vivavoce.models.phonemes.timed_sounds import earlier, timed_sounds
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,8 @@ def test_marks_belong_to_their_sounds(signs: str, sounds: list[tuple[str, int, i
 
 def test_a_sign_without_a_sound_lends_its_time() -> None:
     assert timed_sounds(["", "tʃ"], [0.5, 0.75], [0.75, 1.0]) == (("tʃ", 0.5, 1.0),)
+
+
+def test_sounds_of_words_are_moved_together() -> None:
+    words = ((("k", 5, 6), ("æ", 6, 8)), (), (("t", 8, 9),))
+    assert earlier(words, 5) == ((("k", 0, 1), ("æ", 1, 3)), (), (("t", 3, 4),))

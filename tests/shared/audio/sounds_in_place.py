@@ -36,3 +36,10 @@ def share_heard_in_place(chunks: list[AudioChunk], later_s: float = 0.0) -> floa
         hits += list(is_hiss[place][is_loud[place]] == (phoneme.ipa in HISSES))
     assert len(hits) > 100
     return float(np.mean(hits))
+
+
+def check_sounds_in_place(chunks: list[AudioChunk], least: float) -> None:
+    """Assert that more than this share is heard in place, and less of it if times are 40 ms off."""
+    in_place = share_heard_in_place(chunks)
+    assert in_place > least
+    assert in_place > max(share_heard_in_place(chunks, later_s) for later_s in (-0.04, 0.04))
