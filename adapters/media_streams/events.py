@@ -19,6 +19,7 @@ class StreamStarted:
     call_id: str
     format: StreamFormat
     packet_ms: int = 20  # unit in which speech is sent
+    min_media_ms: int = 0  # the least speech that a message may have
     max_ahead_s: float = MAX_AHEAD_S  # speech that the peer may hold
     reports_marks: bool = True  # else what was heard is known from time alone
     fills_pauses: bool = False  # whether the peer needs silence between utterances, as it sends none itself

@@ -35,6 +35,7 @@ MAX_AHEAD_S: Final = 1.0
 _MAX_ECHO_SHIFT_S: Final = 0.06  # of the estimated position, which jumps when a report comes
 _SILENCE_S: Final = 0.2  # sent at once, in place of speech
 _HISTORY_S: Final = 1.0  # of played speech that is kept: longer words are cut by a hold
+_ENOUGH_HELD_S: Final = 0.35  # of speech at a peer: what would leave a rest too short to send can wait
 MAX_REPORT_DELAY_S: Final = 1.0  # of the report of a mark, after the time at which it should have been played
 
 
@@ -72,6 +73,7 @@ class PeerPlayout:
     Args:
         sample_rate: rate of the audio sent, Hz.
         packet_ms: unit of ``PeerMedia``; some peers drop the part of a message that is not a whole packet.
+        min_media_ms: the least that ``PeerMedia`` may have, whole packets; at least a packet.
         max_ahead_s: speech that the peer may hold.
         reports_marks: whether the peer reports what it has played; else it is not asked to.
         fills_pauses: whether silence is sent while there is no speech.
@@ -85,6 +87,7 @@ class PeerPlayout:
         *,
         sample_rate: int = 8_000,
         packet_ms: int = 20,
+        min_media_ms: int = 0,
         max_ahead_s: float = MAX_AHEAD_S,
         reports_marks: bool = True,
         fills_pauses: bool = False,
@@ -94,7 +97,9 @@ class PeerPlayout:
         self.background = background
         self._sample_rate = sample_rate
         self._packet_bytes = 2 * sample_rate * packet_ms // 1000
+        self._min_bytes = max(self._packet_bytes, 2 * sample_rate * min_media_ms // 1000)
         self._max_ahead = round(max_ahead_s * sample_rate)
+        self._enough_held = round(_ENOUGH_HELD_S * sample_rate)
         self._mark_every = min(sample_rate * MARK_EVERY_MS // 1000, self._max_ahead)
         self._reports_marks = reports_marks
         self._fills_pauses = fills_pauses or background is not None
@@ -155,13 +160,12 @@ class PeerPlayout:
         self._ready += self._resampler.push(chunk)
 
     def finish(self) -> None:
-        """End the utterance; its last packet is padded with silence."""
+        """End the utterance; its last message is filled up with silence."""
         if self._words.open is None:
             return
         self._ready += self._resampler.drain()
-        end = self._end
-        self._ready += bytes(-len(self._ready) % self._packet_bytes)
-        self._words.finish(position=self._played, end=end)
+        self._words.finish(position=self._played, end=self._end)
+        self._pad()
 
     def due(self, now: float) -> list[PeerCommand]:
         """Return the commands to send now, in order; call again after a report or while speech is played."""
@@ -183,7 +187,7 @@ class PeerPlayout:
             self._sent_packets += size // self._packet_bytes
             self._dry_at = now + (self._sent - position) / self._sample_rate
             self._dry_since = None
-            if self._sent - self._marked >= self._mark_every or len(self._ready) < self._packet_bytes:
+            if self._sent - self._marked >= self._mark_every or len(self._ready) < self._min_bytes:
                 out += self._request_mark()
         if self._fills_pauses and self._sent - position < len(self._silence) // 4:
             self._fill(out)
@@ -203,6 +207,8 @@ class PeerPlayout:
         self._drop_queue(now)
         self._ready = kept[len(kept) - size :]
         self._sent = self._played = self._marked = end - size // 2
+        if self._words.open is None:
+            self._pad()
         self._is_held = True
 
     def release(self, now: float) -> None:
@@ -285,7 +291,7 @@ class PeerPlayout:
 
     def _fill(self, out: list[PeerCommand]) -> None:
         """Send silence, if there is no speech to send."""
-        if self._paused or self._is_held or len(self._ready) >= self._packet_bytes:
+        if self._paused or self._is_held or len(self._ready) >= self._min_bytes:
             return
         self._send_audio(self._silence, out)
         self._sent += len(self._silence) // 2
@@ -330,9 +336,22 @@ class PeerPlayout:
             return 0
         room = 2 * max(0, self._max_ahead - (self._sent - position))
         until_mark = 2 * (self._mark_every - (self._sent - self._marked))
-        size = min(len(self._ready), max(until_mark, self._packet_bytes))
+        size = min(len(self._ready), max(until_mark, self._min_bytes))
+        if len(self._ready) - size < self._min_bytes:  # the rest is too short for a message of its own
+            if self._words.open is None:
+                size = len(self._ready)
+            elif self._packet_bytes < self._min_bytes and position < self._sent - self._enough_held:
+                return 0  # the end of the utterance may still join it
         size -= size % self._packet_bytes
-        return size if size <= room else 0  # later, in one piece: each message costs as much as a long one
+        if not self._min_bytes <= size <= room:
+            return 0  # later, in one piece: each message costs as much as a long one
+        return size
+
+    def _pad(self) -> None:
+        """Fill up the end of an utterance with silence, to whole packets and a message at least."""
+        if self._ready:
+            size = max(len(self._ready), self._min_bytes)
+            self._ready += bytes(size + -size % self._packet_bytes - len(self._ready))
 
     def _request_mark(self) -> list[PeerMark]:
         self._marked = self._sent

@@ -1,7 +1,7 @@
 """Exotel AgentStream, the Voicebot applet: s16le at 8, 16 or 24 kHz, all messages are JSON.
 
-A message of audio must be a multiple of 320 bytes and at least 3,200; speech therefore goes in packets of
-200 ms, of which the last of an utterance is filled up with silence.
+A message of audio must have a multiple of 320 bytes, and at least 3,200; speech therefore goes in messages of
+200 ms or more.
 
 Source: developer.exotel.com/docs/agentstream, websocket-protocol and stream-voicebot-applet.
 """
@@ -16,7 +16,7 @@ from .carrier_json import CarrierJsonConnection, as_base64, as_json
 from .webhooks import WebhookAnswer, json_answer
 
 SAMPLE_RATES: Final = (8_000, 16_000, 24_000)  # Hz
-PACKET_MS: Final = 200  # 3,200 bytes at 8 kHz
+MIN_MEDIA_MS: Final = 200  # 3,200 bytes at 8 kHz
 
 
 class ExotelStreamConnection(CarrierJsonConnection):
@@ -31,7 +31,7 @@ class ExotelStreamConnection(CarrierJsonConnection):
         return StreamStarted(
             call_id=start.text("call_sid"),
             format=linear(rate),
-            packet_ms=PACKET_MS,
+            min_media_ms=MIN_MEDIA_MS,
             number=start.text_or_none("from"),
             called=start.text_or_none("to"),
             variables=start.variables("custom_parameters"),

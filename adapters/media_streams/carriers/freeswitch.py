@@ -48,7 +48,7 @@ class AudioForkConnection(AudioForkMessages):
         yield self._audio_of(data)
 
     def _started(self, metadata: str) -> StreamStarted:
-        return replace(_started_by(self._parameters, metadata), packet_ms=MIN_MEDIA_MS)
+        return replace(_started_by(self._parameters, metadata), min_media_ms=MIN_MEDIA_MS)
 
 
 class AudioStreamConnection(MediaStreamConnection):

@@ -37,7 +37,7 @@ class JambonzStreamConnection(AudioForkMessages):
         return StreamStarted(
             call_id=message.text_or_none("callSid"),
             format=linear(rate),
-            packet_ms=MIN_MEDIA_MS,
+            min_media_ms=MIN_MEDIA_MS,
             number=message.text_or_none("from"),
             name=message.text_or_none("callerName"),
             called=message.text_or_none("to"),

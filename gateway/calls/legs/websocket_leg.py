@@ -301,6 +301,7 @@ class WebSocketLeg:
             PeerPlayout(
                 sample_rate=started.format.sample_rate,
                 packet_ms=started.packet_ms,
+                min_media_ms=started.min_media_ms,
                 max_ahead_s=started.max_ahead_s,
                 reports_marks=started.reports_marks,
                 fills_pauses=started.fills_pauses,

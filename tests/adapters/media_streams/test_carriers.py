@@ -238,7 +238,7 @@ def test_vonage() -> None:
 
 def test_exotel() -> None:
     connection, start = started(ExotelStreamConnection, EXOTEL_START)
-    assert (start.call_id, start.number, start.packet_ms) == ("CA1", "+91", 200)
+    assert (start.call_id, start.number, start.min_media_ms) == ("CA1", "+91", 200)
     pcm = base64.b64encode(bytes(320)).decode()
     events = received(
         connection,

@@ -75,7 +75,7 @@ def test_a_wrong_rate_is_an_error(kind: MakeConnection) -> None:
 def test_mod_audio_fork_plays_binary_messages_and_has_marks() -> None:
     connection = AudioForkConnection(PARAMETERS)
     (started, _) = received(connection, PCM)
-    assert isinstance(started, StreamStarted) and started.packet_ms == 80
+    assert isinstance(started, StreamStarted) and started.min_media_ms == 80
     assert connection.send(PeerMedia(PCM)) == [PCM]
     assert connection.send(PeerMark("m1")) == ['{"type":"mark","data":{"name":"m1"}}']
     assert connection.send(PeerClear()) == ['{"type":"killAudio"}']

@@ -169,6 +169,40 @@ def test_a_peer_that_holds_much_is_sent_whole_pieces() -> None:
     assert len(sent) <= 51 and set(sent[:-1]) == {3_200}
 
 
+@pytest.mark.parametrize("chunks", [1, 2, 3, 4, 9])
+def test_a_peer_with_a_least_length_of_messages_gets_the_end_within_a_packet(chunks: int) -> None:
+    line = Line(playout=PeerPlayout(sample_rate=RATE, min_media_ms=200))
+    sent: list[PeerMedia] = []
+    take = line.peer.take
+
+    def take_and_keep(outgoing: list[PeerMedia | PeerMark | PeerClear], now: float) -> None:
+        sent.extend(item for item in outgoing if isinstance(item, PeerMedia))
+        take(outgoing, now)
+
+    line.peer.take = take_and_keep  # type: ignore[method-assign]
+    for _ in range(chunks):
+        line.playout.push(chunk(speech(230)))
+    line.playout.finish()
+    line.run(2.2)
+    assert line.playout.stats.underruns == 0 and line.playout.is_idle(line.now)
+    assert all(len(media.pcm) >= 3_200 and len(media.pcm) % 320 == 0 for media in sent)
+    spoken = 0.23 * chunks * RATE
+    assert spoken <= sum(len(media.pcm) for media in sent) / 2 <= spoken + 160 + 8  # the resampler's end
+
+
+def test_a_peer_with_a_least_length_of_messages_gets_a_shorter_utterance() -> None:
+    playout = PeerPlayout(sample_rate=RATE, min_media_ms=200)
+    playout.push(chunk(speech(50)))
+    assert playout.due(1.0) == []
+    playout.finish()
+    (media, mark) = playout.due(1.0)
+    assert isinstance(media, PeerMedia) and len(media.pcm) == 3_200 and isinstance(mark, PeerMark)
+    playout.hold(1.1)
+    playout.release(1.2)
+    (clear, media, mark) = playout.due(1.2)
+    assert isinstance(clear, PeerClear) and isinstance(media, PeerMedia) and len(media.pcm) == 3_200
+
+
 def test_a_peer_that_sends_no_silence_always_has_audio_and_speech_does_not_wait_for_it() -> None:
     line = Line(OnClear.FORGET, delay_s=0.01, playout=PeerPlayout(sample_rate=RATE, fills_pauses=True))
     line.run(1.0)
