@@ -67,6 +67,16 @@ def bench_call_sounds(calls: int, seconds: float, as_json: bool) -> None:
     print_report(measure(calls, seconds), as_json)
 
 
+@bench_group.command("wyoming")
+@click.option("--turns", type=click.IntRange(1), default=40, show_default=True, help="Texts on each.")
+@AS_JSON
+def bench_wyoming(turns: int, as_json: bool) -> None:
+    """First audio over the Wyoming protocol beside the native stream, text written word by word."""
+    from benches.wyoming_stream import measure
+
+    print_report(measure(turns), as_json)
+
+
 @bench_group.command("goodbye")
 @click.option("--over", "overs", multiple=True, help="A way in.  [default: all]")
 @click.option("--goodbyes", type=click.IntRange(1), default=100, show_default=True, help="On each way in.")
