@@ -40,6 +40,7 @@ _MAX_SENTENCE_WORDS = 60  # that are kept to tell what a question asks
 _MAX_WORKERS = 2  # a step is 2-6 ms; more threads than this only contend for the interpreter
 # Said after the words that follow a cut between phrases: of ten, those that change the pitch before it least
 _AFTER_PHRASE = ("other", "one", "too")
+_TAIL_S = 0.055  # of a line's last word that is too quiet to be kept, half of them within 0.02 s of it
 _SLOTS = 1024  # a slot holds under 100 kB between steps
 
 
@@ -263,7 +264,8 @@ def _words_begun(rendering: _LineRendering, piece: LinePiece) -> tuple[Word, ...
     ):
         word = rendering.unreported_words.pop(0)
         start_s = rendering.starts_at_s + times[word.spoken_range[0]][0]
-        stop_s = rendering.starts_at_s + times[word.spoken_range[-1]][1]
+        stop_s = rendering.starts_at_s + min(times[word.spoken_range[-1]][1], _audible_s(piece))
+        stop_s = max(start_s, stop_s)
         phonemes = _phonemes(piece, word.spoken_range, rendering.starts_at_s)
         begun.append(Word("", start_s, stop_s, word.start, word.stop, phonemes))
     return tuple(begun)
@@ -272,11 +274,18 @@ def _words_begun(rendering: _LineRendering, piece: LinePiece) -> tuple[Word, ...
 def _phonemes(piece: LinePiece, spoken: Iterable[int], line_starts_at_s: float) -> tuple[Phoneme, ...]:
     """The sounds of some words of a line."""
 
+    audible_s = _audible_s(piece)
+
     def heard_at(frame: int) -> float:
-        return line_starts_at_s + max(0.0, frame * FRAME_S - piece.lead_s)
+        return line_starts_at_s + min(max(0.0, frame * FRAME_S - piece.lead_s), audible_s)
 
     return tuple(
         Phoneme(ipa, heard_at(first), heard_at(stop))
         for index in spoken
         for ipa, first, stop in piece.line.phonemes[index]
     )
+
+
+def _audible_s(piece: LinePiece) -> float:
+    """Seconds from the line's first sample to its last audible one, estimated until that is rendered."""
+    return piece.rendered_s if piece.last else piece.word_times[-1][1] - _TAIL_S
