@@ -21,7 +21,7 @@ from ..adapters.playback.background import BackgroundLoops
 from ..tts_engine.packaging.plug_ins import with_plug_ins
 from ..tts_engine.process_limits import available_cores
 from ..tts_engine.speech_engine import SpeechEngine
-from .access.access_control import AccessControl
+from .access.access_control import ANONYMOUS_KEY_ID, AccessControl, Grant
 from .access.keys import Scope
 from .access.url_guard import UrlGuard
 from .background_tasks import start_background_task
@@ -129,7 +129,8 @@ class CallServers:
         registry = CallRegistry(engine, max_calls=max_calls, process_ids=lambda: media.pids)
         recordings, sounds = _open_recordings(settings, resources), _open_sounds(settings, resources)
         services = CallServices(engine, registry, recordings, sounds, BackgroundLoops(background))
-        speech = CallSpeechOptions(settings.bundle.voice)
+        of_server = voices.for_grant(Grant(ANONYMOUS_KEY_ID, frozenset()))
+        speech = CallSpeechOptions(settings.bundle.voice, resolve_voice=of_server.resolve)
         call_settings = CallSettings(LEAD_S, speech, CallerSpeechAction(settings.calls.caller_speech))
         websockets = WebSocketCalls(
             WebSocketLegServices(

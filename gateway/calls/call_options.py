@@ -1,6 +1,6 @@
 """A call's caller and options: how it speaks, and what it does when its caller speaks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
@@ -9,6 +9,7 @@ from typing import Final, Self
 from ...tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ...tts_engine.stream_request import Delivery, StreamRequest
 from ..access.access_control import Grant
+from ..voice_registry import KeyVoices
 
 # Seconds of speech kept ready in the playout: enough for a busy moment of the engine, and little to throw
 # away when the caller interrupts.
@@ -27,10 +28,14 @@ class CallSpeechOptions:
     seed: int = 0
     lexicon: LexiconFile | None = None  # of the writer's key, ahead of the server's
     keeps_speech: bool = True  # as of ``StreamRequest``
+    # The id of a voice that the text names; raises UnknownVoice.
+    resolve_voice: Callable[[str], str] = field(default=str, compare=False, repr=False)
 
-    def for_grant(self, grant: Grant) -> Self:
-        """Return these options for what the key of a grant has spoken."""
-        return replace(self, lexicon=grant.lexicon, keeps_speech=grant.keeps_speech)
+    def for_grant(self, grant: Grant, voices: KeyVoices) -> Self:
+        """Return these options for what the key of a grant has spoken. voices: those of the key."""
+        return replace(
+            self, lexicon=grant.lexicon, keeps_speech=grant.keeps_speech, resolve_voice=voices.resolve
+        )
 
     def stream_request(self, listener_rate: int, trace_id: str, parent_span: str) -> StreamRequest:
         """Return what an utterance's stream is opened with; listener_rate: as of ``Delivery``, Hz."""

@@ -21,6 +21,7 @@ from ...tts_engine.chunk import AudioChunk, Provenance
 from ...tts_engine.errors import UnreadableText, VivavoceError
 from ...tts_engine.records.spans import new_span_id
 from ...tts_engine.scheduler import Admission
+from ...tts_engine.voices.voice_sequence import VoiceSequence
 from ..background_tasks import wait_at_most
 from .call_options import CallSpeechOptions
 from .events import CallEvents, SpeechDiscarded, TextWritten
@@ -75,7 +76,7 @@ class CallSpeech:
         self._tracker = UtteranceTracker(events)
         self._turn_count = 0
         self._speak_lock = asyncio.Lock()
-        self._stream: SpeechStream | None = None  # of the utterance being spoken
+        self._stream: VoiceSequence | None = None  # of the utterance being spoken
         self._text_feed: TextFeed | None = None  # its text
         self._interrupted = asyncio.Event()  # set, and replaced by a new one, at each barge-in
         # Discards that the media have not answered, and the utterances begun before each.
@@ -258,10 +259,11 @@ class CallSpeech:
             if turn.discarded.is_set():
                 return UtteranceOutcome.DISCARDED
             request = speech.stream_request(self._media.sample_rate, self.call_id, self.span_id)
-            self._stream = self._engine.open_stream(request, Admission.OVERDUE)
+            self._stream = VoiceSequence.open(self._engine, request, Admission.OVERDUE)
+            set_voice = partial(self._set_voice, self._stream, speech)
             async with (
                 self._stream as stream,
-                TextFeed(stream, text, on_text, self._now) as self._text_feed,
+                TextFeed(stream, text, on_text, self._now, set_voice) as self._text_feed,
             ):
                 outcome = await self._play_stream(stream, self._text_feed, turn)
         except VivavoceError as error:
@@ -272,6 +274,12 @@ class CallSpeech:
             self._stream = self._text_feed = None
             self._media.finish()
         return self._end_utterance(outcome, turn)
+
+    def _set_voice(self, stream: VoiceSequence, speech: CallSpeechOptions, name: str | None) -> None:
+        try:
+            stream.set_voice(None if name is None else speech.resolve_voice(name))
+        except VivavoceError as error:
+            logger.warning("Call %s: the voice stays: %s", self.call_id, error)
 
     def _end_utterance(self, outcome: UtteranceOutcome, turn: Turn) -> UtteranceOutcome:
         outcome = UtteranceOutcome.DISCARDED if turn.discarded.is_set() else outcome

@@ -117,6 +117,7 @@ class TextFeed:
         text: all of it, or its source, which is closed when the feed stops before its end.
         on_text: called with each piece, without markup, after it was pushed.
         now: clock of ``first_text_at``.
+        set_voice: speaks the text from here on in the voice with that name, None: in the first one.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class TextFeed:
         text: str | SsmlDocument | AsyncIterable[TextDelta],
         on_text: Callable[[str], None] | None = None,
         now: Callable[[], float] = time.monotonic,
+        set_voice: Callable[[str | None], None] = lambda voice: None,
     ) -> None:
         self.cut_short = False  # whether ``end_after_sentence`` was called
         self.first_text_at: float | None = None  # monotonic s of the first piece pushed
@@ -132,6 +134,7 @@ class TextFeed:
         self._ssml_input = SsmlInput()
         self._on_text = on_text
         self._now = now
+        self._set_voice = set_voice
         self._pushed: list[str] = []
         self._is_pushing = False  # a document, which is pushed whole
         self._segment_start = 0  # text position of the chunk that ``ends_before`` saw last
@@ -213,7 +216,11 @@ class TextFeed:
         for document in documents:
             self._pushed.append(document.text)
             self._is_pushing = True
-            await run_in_slices(push_document_in_slices(self._stream, document, whole=document.prosody))
+            await run_in_slices(
+                push_document_in_slices(
+                    self._stream, document, whole=document.prosody, set_voice=self._set_voice
+                )
+            )
             self._is_pushing = False
             if self.first_text_at is None:
                 self.first_text_at = self._now()

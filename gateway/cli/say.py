@@ -13,6 +13,8 @@ from ...tts_engine.chunk import AudioChunk, Word
 from ...tts_engine.engine import Engine
 from ...tts_engine.errors import BadRequest
 from ...tts_engine.speech_engine import SpeechStream
+from ...tts_engine.stream_request import StreamRequest
+from ...tts_engine.voices.voice_sequence import VoiceSequence
 from ..calls.text_feed import TextFeed
 from .say_output import SpeechSink, check_output, check_subtitles, open_sink, write_subtitles
 
@@ -57,8 +59,8 @@ async def say(text: str | None, options: SayOptions) -> None:
             executor=options.executor,
             warm_up=False,  # the text itself is the first sentence
         ) as engine,
-        engine.stream(voice=options.voice, speed=options.speed, seed=options.seed) as stream,
-        TextFeed(stream, source) as feed,
+        VoiceSequence.open(engine, StreamRequest(options.voice, options.speed, options.seed)) as stream,
+        TextFeed(stream, source, set_voice=stream.set_voice) as feed,
     ):
         first = await anext(stream)
         if first.final and not feed.has_failed:

@@ -16,7 +16,9 @@ from ..chunk import SAMPLE_RATE, AudioChunk, Mark, Word
 from ..errors import BadText
 from ..reading.pronunciation.lexicon import Pronunciation
 from ..reading.prosody import Prosody
-from ..speech_engine import SpeechStream
+from ..scheduler import Admission
+from ..speech_engine import SpeechEngine, SpeechStream
+from ..stream_request import Delivery, StreamRequest
 
 MAX_CHANGES: Final = 1_000  # of the voice, in an utterance
 MAX_WAITING_CHARACTERS: Final = 200_000  # of text whose stream is not open; as many as a stream takes
@@ -90,6 +92,22 @@ class VoiceSequence(SpeechStream):
             if last.stream is not None:
                 last.stream.cancel()
         self._parts.append(_Part(voice, None, self._characters))
+
+    @classmethod
+    def open(cls, engine: SpeechEngine, request: StreamRequest, admission: Admission = Admission.NEW) -> Self:
+        """Open an utterance as ``SpeechEngine.open_stream`` does, and raise what that raises.
+
+        Another voice has a delivery of its own.
+        """
+
+        def open_stream(voice: str | None) -> SpeechStream:
+            changed = request
+            if voice is not None and voice != request.voice:
+                delivery = Delivery(listener_rate=request.delivery.listener_rate)
+                changed = replace(request, voice=voice, delivery=delivery)
+            return engine.open_stream(changed, Admission.OVERDUE)
+
+        return cls(engine.open_stream(request, admission), open_stream)
 
     @property
     def text(self) -> str:

@@ -35,8 +35,7 @@ from ....tts_engine.chunk import SAMPLE_RATE, Mark, Word
 from ....tts_engine.errors import BadRequest, LanguageNotSpoken, StreamClosed, UnknownVoice, VivavoceError
 from ....tts_engine.reading.pronunciation.lexicon import Lexicon
 from ....tts_engine.reading.prosody import Prosody
-from ....tts_engine.scheduler import Admission
-from ....tts_engine.speech_engine import SpeechEngine, SpeechStream
+from ....tts_engine.speech_engine import SpeechEngine
 from ....tts_engine.stream_request import Delivery, StreamRequest
 from ....tts_engine.voices.voice_sequence import VoiceSequence
 from ...sliced_inputs import SlicedInputs
@@ -194,8 +193,7 @@ class EncodedStream:
             self._trace_id,
             keeps_speech=options.keeps_speech,
         )
-        open_stream = partial(_open_in_voice, self._engine, request)
-        self._stream = VoiceSequence(self._engine.open_stream(request), open_stream)
+        self._stream = VoiceSequence.open(self._engine, request)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -379,13 +377,6 @@ class EncodedStream:
 
 def _silence(seconds: float) -> bytes:
     return bytes(2 * round(seconds * SAMPLE_RATE))
-
-
-def _open_in_voice(engine: SpeechEngine, request: StreamRequest, voice: str | None) -> SpeechStream:
-    """Open a further stream of an utterance. Another voice has a delivery of its own."""
-    if voice is not None and voice != request.voice:
-        request = replace(request, voice=voice, delivery=Delivery())
-    return engine.open_stream(request, Admission.OVERDUE)
 
 
 def _amplify(pcm: bytes, factor: float) -> bytes:

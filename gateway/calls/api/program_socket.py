@@ -82,8 +82,8 @@ class ProgramSocket:
         self._socket = socket
         self._calls = KeyCalls.of(registry, socket)
         self._sessions = sessions
-        self._speech = speech.for_grant(self._calls.grant)
         self._voices = voices.for_grant(self._calls.grant)
+        self._speech = speech.for_grant(self._calls.grant, self._voices)
         self._options = options
         self._outbox = Outbox(keeps_taken=options.keep_s > 0)
         self._session: ProgramSession | None = None

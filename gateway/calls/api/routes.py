@@ -92,7 +92,7 @@ def routes(
     router, sessions = APIRouter(prefix="/v1/calls"), ProgramSessions()
     add_dial_plan_routes(router, registry, expected)
     add_recording_routes(router, registry)
-    add_speech_routes(router, registry, speech)
+    add_speech_routes(router, registry, speech, voices)
 
     @router.get("", **operations.LIST_CALLS)
     async def list_calls(request: Request) -> JSONResponse:

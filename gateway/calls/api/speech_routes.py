@@ -14,6 +14,7 @@ from ....tts_engine.errors import BadRequest, LanguageNotSpoken, UnreadableText
 from ...access.access_control import Grant
 from ...access.errors import KeyRefused, RateLimited, RequestTooLarge
 from ...sliced_inputs import run_in_slices
+from ...voice_registry import VoiceRegistry
 from ..call_options import CallSpeechOptions
 from ..registry import CallRegistry
 from ..utterance_tracker import UtteranceOutcome
@@ -23,7 +24,9 @@ from .key_calls import KeyCalls
 from .messages import KeysOrder, SoundToPlay
 
 
-def add_speech_routes(router: APIRouter, registry: CallRegistry, speech: CallSpeechOptions) -> None:
+def add_speech_routes(
+    router: APIRouter, registry: CallRegistry, speech: CallSpeechOptions, voices: VoiceRegistry
+) -> None:
     """Add the routes to the router of the calls API. speech: how calls are spoken on."""
 
     @router.post("/{call_id}/speech", **operations.SPEAK)
@@ -34,7 +37,8 @@ def add_speech_routes(router: APIRouter, registry: CallRegistry, speech: CallSpe
         calls.grant.charge_request()
         text = body.documents(lambda document: call.speech.require_languages(document, speech.voice))
         with calls.grant.stream(), calls.attach(active_call):
-            outcome = await call.speech.speak(text, speech=speech)
+            options = speech.for_grant(calls.grant, voices.for_grant(calls.grant))
+            outcome = await call.speech.speak(text, speech=options)
             await call.speech.wait_played()
         if body.refusal is not None:
             raise body.refusal

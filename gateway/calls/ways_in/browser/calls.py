@@ -125,14 +125,15 @@ class BrowserCalls:
         return lambda events: self._connect(offer.sdp, events, self.settings)
 
     async def _open(self, offer: Offer, peer_name: str, grant: Grant) -> tuple[BrowserLeg, BrowserPeer]:
+        voices = self.voices.for_grant(grant)
         leg = BrowserLeg(
             str(uuid.uuid4()),
             peer_name,
             self._group,
             self.services,
             self._media_services,
-            replace(self.settings, speech=self.settings.speech.for_grant(grant)),
-            voices=self.voices.for_grant(grant),
+            replace(self.settings, speech=self.settings.speech.for_grant(grant, voices)),
+            voices=voices,
             calls=KeyCalls(self.registry, grant),
             agent=self.agent,
         )
