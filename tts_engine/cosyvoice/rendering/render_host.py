@@ -8,6 +8,7 @@ replica that still wants it sends it once more.
 """
 
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict, deque
@@ -36,7 +37,6 @@ from .render_messages import (
     VoiceMissing,
 )
 from .render_stage import LocalRenderStage, RenderInput, Samples
-from .render_stats import RenderStats
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ _MAX_SILENCE_S = 10.0  # of a decode replica, which asks every second
 _MIN_PAUSE_S = 5.0  # without a request, before a sentence gives up its room; a chunk has 2 s at most
 _MAX_VOICES = 256  # kept as they were sent; 170 kB each with a recording of 10 s
 _MAX_REQUESTS = 1000  # that wait; each decode replica has a few under way
+_SHORT_LEAD_S = 0.1  # a listener with less left when the samples leave soon hears nothing
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +85,30 @@ class _Job:
     def urgency(self) -> tuple[bool, float]:
         """Sort key as the scheduler's: listeners who heard nothing yet, then those who run dry soonest."""
         return self.lead_s is not None, self.received_at + (self.lead_s or 0.0)
+
+
+class RenderStats:
+    """How late the answers are for listeners, for autoscaling. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._first_s: list[float] = []
+        self._short: list[bool] = []
+
+    def observe(self, answer_s: float, lead_s: float | None) -> None:
+        """Add an answer. lead_s: the listener's when the request came; None for the first audio."""
+        if lead_s is None:
+            self._first_s.append(answer_s)
+        else:
+            self._short.append(lead_s - answer_s < _SHORT_LEAD_S)
+
+    def take(self) -> dict[str, float]:
+        """The p95 of first audio in seconds and the share of short leads since the last call."""
+        first_s, short = sorted(self._first_s), self._short
+        self._first_s, self._short = [], []
+        return {
+            "first_audio_p95_s": first_s[math.ceil(0.95 * len(first_s)) - 1] if first_s else 0.0,
+            "short_lead_share": sum(short) / max(1, len(short)),
+        }
 
 
 class RenderHost:
