@@ -177,7 +177,7 @@ class SimulatedAri:
             case "POST", ["channels"]:
                 return self._originate(query, (await request.json())["variables"])
             case method, ["channels", channel_id, *action] if channel_id in self.channels:
-                return await self._act(method, self.channels[channel_id], action)
+                return await self._act(method, self.channels[channel_id], action, query)
             case "POST", ["bridges", bridge_id]:
                 self.bridges[bridge_id] = []
                 return JSONResponse({"id": bridge_id, "bridge_type": query["type"]})
@@ -279,7 +279,9 @@ class SimulatedAri:
         await self._enter(channel, media)
         await media.wait_ended()
 
-    async def _act(self, method: str, channel: AriTestChannel, action: list[str]) -> Response:
+    async def _act(
+        self, method: str, channel: AriTestChannel, action: list[str], query: dict[str, str]
+    ) -> Response:
         match method, action:
             case "GET", []:
                 return JSONResponse(channel.state)
@@ -295,7 +297,11 @@ class SimulatedAri:
                 await self.emit("ChannelHold", channel)
             case "POST", ["continue"]:
                 await self.emit("StasisEnd", channel)
-                del self.channels[channel.id]
+                if query.get("priority") == str(channel.state["dialplan"]["priority"]):  # at Stasis() again
+                    args = channel.state["dialplan"]["app_data"].split(",")[1:]
+                    await self.emit("StasisStart", channel, args=args)
+                else:
+                    del self.channels[channel.id]
         return Response(status_code=204)
 
     async def _remove(self, channel: AriTestChannel, cause: int = 16) -> None:

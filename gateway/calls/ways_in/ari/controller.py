@@ -47,7 +47,7 @@ from .models import (
     StasisStart,
 )
 from .originated_calls import ORIGINATED, OriginatedCalls
-from .orphans import find_orphans
+from .orphans import find_orphans, place_of_orphan
 from .requests import AriCallRequest
 
 logger = logging.getLogger(__name__)
@@ -304,8 +304,10 @@ class AriController:
             await self._quietly(self._client.close_bridge(bridge))
         for caller in orphans.callers:
             # The dial plan knows what to do when the agent is gone, and may hand the caller over again.
-            logger.warning("Caller of %s is served by no gateway: it goes on in the dial plan", caller.name)
-            await self._quietly(self._client.continue_in_dial_plan(caller.id))
+            place = place_of_orphan(caller)
+            where = "enters the application again" if place else "goes on in the dial plan"
+            logger.warning("Caller of %s is served by no gateway: it %s", caller.name, where)
+            await self._quietly(self._client.continue_in_dial_plan(caller.id, **place))
 
     def _is_ours(self, channel: str) -> bool:
         return (

@@ -1,19 +1,22 @@
 """Callers whom no gateway serves any more, because theirs died.
 
 They are found at each connection to Asterisk. What a gateway that lives has is left alone. Callers of the
-others go on in the dial plan. Pairs of callers who speak
-with each other go on speaking, and are looked after from now on.
+others go on in the dial plan, or are answered anew if the arguments of ``Stasis()`` say so. Pairs of callers
+who speak with each other go on speaking, and are looked after from now on.
 """
 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from .client import AriClient
 from .gateway_identity import GatewayIdentity, is_joined, is_media, token_of
 from .models import AriBridge, AriChannel
 
 logger = logging.getLogger(__name__)
+
+_ANSWERED_ANEW: Final = "if_gateway_dies=agent"  # argument of Stasis()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +58,11 @@ async def find_orphans(
         bridges=[one.id for one in bridges if is_media(one.id) and token_of(one.id) in dead],
         pairs=pairs,
     )
+
+
+def place_of_orphan(caller: AriChannel) -> dict[str, str]:
+    """Return where in the dial plan a caller goes on: at its ``Stasis()`` or, {}, after it."""
+    place = caller.dialplan
+    if place.app_name != "Stasis" or _ANSWERED_ANEW not in place.app_data.split(","):
+        return {}
+    return {"context": place.context, "extension": place.exten, "priority": str(place.priority)}

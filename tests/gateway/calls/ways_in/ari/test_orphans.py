@@ -6,6 +6,8 @@ from typing import Literal
 
 import pytest
 
+from shared.calls.ari_server import AriServer
+from shared.calls.call_server import call_server
 from shared.calls.simulated_ari import APP, PASSWORD, USER, AriTestChannel, SimulatedAri, simulated_ari
 from vivavoce.gateway.calls.ways_in.ari import gateway_identity
 from vivavoce.gateway.calls.ways_in.ari.client import AriAccess, AriClient
@@ -25,11 +27,15 @@ async def found(
 
 
 async def bridged(
-    ari: SimulatedAri, caller: str, token: str, kind: Literal["media", "joined"] = "media"
+    ari: SimulatedAri,
+    caller: str,
+    token: str,
+    kind: Literal["media", "joined"] = "media",
+    args: tuple[str, ...] = (),
 ) -> str:
     """A caller in a bridge of a gateway with that token; return the bridge's id."""
     bridge = f"vivavoce-{kind}-{token}-1-{caller}"
-    await ari.ring(caller)
+    await ari.ring(caller, *args)
     other = bridge if kind == "media" else f"{caller}-b"
     ari.channels[other] = AriTestChannel(other, "UnicastRTP/x", {"id": other, "name": "UnicastRTP/x"})
     await ari.emit("StasisStart", ari.channels[other], args=[])
@@ -74,5 +80,29 @@ def test_nothing_is_watched_if_nothing_is_left() -> None:
         async with simulated_ari() as ari:
             assert (await found(ari))[0] is None
             assert not [path for method, path, _ in ari.requests if path == "asterisk/variable"]
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_callers_of_a_dead_gateway_go_on_in_the_dial_plan_or_are_answered_anew_as_it_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gateway_identity, "WATCH_S", 0.2)
+
+    async def scenario() -> None:
+        async with simulated_ari() as ari:
+            left = await bridged(ari, "1.1", "dead", args=("if_gateway_dies=agent", "customer=7"))
+            await bridged(ari, "1.2", "dead")
+            url = ari.url.replace("://", f"://{USER}@")
+            async with call_server(ari_url=url, ari_password=PASSWORD, ari_app=APP) as server:
+                running = AriServer(ari, server)
+                await running.call_up(ari.channels["1.1"])
+                assert left not in ari.channels and left not in ari.bridges
+                (anew,) = server.gateway.calls.registry
+                assert anew.call.caller is not None
+                assert (anew.call.caller.number, anew.call.caller.variables["customer"]) == ("100", "7")
+                ((_, media),) = ari.bridges.values()
+                assert media == ari.media[0].id
+                assert await running.continued(AriTestChannel("1.2", "", {})) == {}
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
