@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ..tts_engine.errors import BadRequest, Overloaded, VivavoceError
+from ..tts_engine.records.stream_log import UNHEARD
 from ..tts_engine.speech_engine import SpeechEngine
 from ..tts_engine.stream_request import Delivery
 from .configuration.settings import DEFAULT_NAME
@@ -66,7 +67,8 @@ async def _speak(engine: SpeechEngine, phrase: Phrase, rate: int) -> float:
     """Seconds of the speech. Waits while there is no room for a stream."""
     while True:
         try:
-            stream = engine.stream(voice=phrase.voice, delivery=Delivery(listener_rate=rate))
+            delivery = Delivery(listener_rate=rate)
+            stream = engine.stream(voice=phrase.voice, delivery=delivery, trace_id=UNHEARD)
         except Overloaded:
             await asyncio.sleep(_RETRY_S)
         else:

@@ -43,7 +43,7 @@ from .reading.languages.default import DEFAULT_LANGUAGE
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
-from .records.stream_log import StreamLog
+from .records.stream_log import UNHEARD, StreamLog
 from .scheduler import (
     Admission,
     ComputeCost,
@@ -329,7 +329,7 @@ class Engine(SpeechEngine):
         await asyncio.gather(*(self._speak_warm_up_text() for _ in range(concurrent_streams)))
 
     async def _speak_warm_up_text(self) -> None:
-        async with self.stream() as stream:
+        async with self.stream(trace_id=UNHEARD) as stream:
             stream.push_text(self._backend.warm_up_text)
             stream.end_input()
             async for _ in stream:

@@ -3,6 +3,8 @@
     stream 4bf9...#7 opened: {"voice": "heart", "seed": 7, ...}
     stream 4bf9...#7 chunk: {"index": 0, "samples": [0, 12000], "sha256": "9f86...", ...}
 
+Streams that are spoken to nobody, at the start of a server, are written at DEBUG.
+
 ``vivavoce compare-runs`` reads them back, and tells where two runs of the same input part.
 """
 
@@ -24,6 +26,7 @@ from .spans import Span
 
 logger = logging.getLogger(__name__)
 
+UNHEARD: Final = "warm-up"  # trace of the streams that are spoken to nobody
 OPENED: Final = "opened"
 CHUNK: Final = "chunk"
 # What the samples depend on besides this package.
@@ -41,7 +44,8 @@ class StreamLog:
 
     def write_opened(self, request: SlotRequest, backend: object) -> None:
         """Write what the stream was opened with."""
-        if not logger.isEnabledFor(logging.INFO):
+        level = logging.DEBUG if self._trace_id == UNHEARD else logging.INFO
+        if not logger.isEnabledFor(level):
             return
         policy = backend.chunk_policy if isinstance(backend, ChunkedBackend) else {}
         fields = {
@@ -55,7 +59,7 @@ class StreamLog:
             "chunk_policy": dict(policy),
             "versions": _versions(tuple(name for name in _COMPUTING_PACKAGES if name in sys.modules)),
         }
-        self._write(logging.INFO, OPENED, fields)
+        self._write(level, OPENED, fields)
 
     def add(self, chunk: AudioChunk) -> None:
         """Write a chunk's record; its samples are hashed only if it is written."""

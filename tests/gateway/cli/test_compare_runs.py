@@ -116,3 +116,15 @@ def test_a_log_without_records_says_how_to_get_them(
     code, printed = compare(capsys, info, tmp_path / "none.log")
     assert (code, "server.log_level DEBUG" in printed) == (1, True)
     assert "none.log: No such file" in compare(capsys, tmp_path / "none.log", info)[1]
+
+
+def test_streams_that_nobody_hears_are_not_logged_at_info(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with await Engine.open(backend=StandInBackend()) as engine:
+            assert "opened" not in caplog.text
+            async with engine.stream() as stream:
+                stream.end_input()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(scenario())
+    assert caplog.text.count(" opened: {") == 1
