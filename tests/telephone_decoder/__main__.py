@@ -62,6 +62,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=SCHEDULE.steps)
     parser.add_argument("--write", type=Path, metavar="CHECKPOINT", help="write the weights of a checkpoint")
     parser.add_argument("--listen", type=int, metavar="N", help="judge N sentences of student and teacher")
+    parser.add_argument("--curve", type=int, metavar="N", help="judge N sentences of each size after --steps")
     parser.add_argument("--speed", action="store_true", help="measure what student and teacher cost")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -70,6 +71,10 @@ def main() -> None:
         write(arguments.out, arguments.write, arguments.size)
     elif arguments.listen:
         listen.compare(weights, arguments.out / "judged.json", arguments.listen)
+    elif arguments.curve:
+        from telephone_decoder.curve import compare_sizes
+
+        compare_sizes(arguments.out, SIZES, arguments.steps, arguments.curve)
     elif arguments.speed:
         speed.measure(weights)
     else:

@@ -12,11 +12,12 @@ import hashlib
 import json
 import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import onnxruntime
@@ -91,21 +92,17 @@ def _spoken(text: str) -> str:
 
 
 class Speakers:
-    """The packaged voice with its own decoder, and with a student, at 8 kHz.
+    """The packaged voice with its own decoder, and with students, at 8 kHz.
 
     Args:
-        weights: of the student, as ``export`` writes them.
+        students: by name.
     """
 
-    def __init__(self, weights: Path) -> None:
+    def __init__(self, students: Mapping[str, Decoder]) -> None:
         self._teacher = Teacher()
         voice = self._teacher.voice
         (line, *_) = self.lines(PLAIN_SENTENCES[0])
-        graph = make_telephone_decoder(read_weights(weights.read_bytes()))
-        self.decoders: dict[str, Decoder] = {
-            "teacher": voice.init_state(line, 0).decoder,
-            "student": TelephoneDecoder(CPU_SESSIONS.open(graph)),
-        }
+        self.decoders: dict[str, Decoder] = {"teacher": voice.init_state(line, 0).decoder, **students}
         self._voices = {
             name: hibari.HibariVoice(voice._encoder, decoder, decoder, voice.phonemizer)
             for name, decoder in self.decoders.items()
@@ -115,10 +112,16 @@ class Speakers:
         """The lines of a text, as the product cuts them."""
         return self._teacher.lines(text, SlotRequest(VOICE.id, seed=7), NEUTRAL_PROSODY)
 
-    def speak(self, name: str, lines: Sequence[hibari.EncodedLine]) -> Float:
-        """The samples of lines, at 8 kHz, with pauses between them."""
+    @classmethod
+    def of(cls, weights: Path) -> Self:
+        """With one student, whose weights are as ``export`` writes them."""
+        graph = make_telephone_decoder(read_weights(weights.read_bytes()))
+        return cls({"student": TelephoneDecoder(CPU_SESSIONS.open(graph))})
+
+    def speak(self, name: str, lines: Sequence[hibari.EncodedLine], steps: Sequence[int] = _STEPS) -> Float:
+        """The samples of lines, at 8 kHz, with pauses between them; steps: as of ``render``."""
         pause = np.zeros(round(_PAUSE_S * TELEPHONE_BAND.sample_rate), np.float32)
-        parts = [part for line in lines for part in (*self.render(name, line), pause)]
+        parts = [part for line in lines for part in (*self.render(name, line, steps), pause)]
         return np.concatenate(parts[:-1])
 
     def render(self, name: str, line: hibari.EncodedLine, steps: Sequence[int] = _STEPS) -> list[Float]:
@@ -210,7 +213,7 @@ def compare(
     weights: Path, known: Path, count: int, names: Sequence[str] = ("teacher", "student")
 ) -> dict[str, list[Judgement]]:
     """Judge ``count`` sentences of each decoder and print the figures; the paired ones, if there are two."""
-    speakers, judges = Speakers(weights), Judges(known)
+    speakers, judges = Speakers.of(weights), Judges(known)
     found: dict[str, list[Judgement]] = {name: [] for name in names}
     for text in judged_texts()[:count]:
         lines = speakers.lines(text.text)

@@ -29,7 +29,7 @@ STEPS = {"whole lines": (100_000,), "steps of 24 frames": (24,), "steps of 16, 3
 
 def measure(weights: Path) -> None:
     """Print a table of decoders, and of the whole chain from hidden frames to samples."""
-    speakers = Speakers(weights)
+    speakers = Speakers.of(weights)
     lines = [line for text in judged_texts()[:LINES] for line in speakers.lines(text.text)]
     seconds = sum(line.frames - line.onset for line in lines) * FRAME_S
     decoders = {
