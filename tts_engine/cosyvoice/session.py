@@ -17,6 +17,7 @@ import numpy as np
 from ...models.cosyvoice.config import FRAMES_PER_SPEECH_ID, SPEECH_IDS_PER_S
 from ...models.cosyvoice.lm.decode_turn import DecodeTurn
 from ...models.cosyvoice.lm.generation import SamplingRequest
+from ...models.cosyvoice.vocoder.normal_noise import noise_generator
 from ...models.decoding.uniforms import seeded_uniforms
 from ..backends.base import StepResult
 from ..chunk import SAMPLE_RATE, Word
@@ -45,7 +46,7 @@ class CosyVoiceSession:
         self.conditioning = conditioning
         self._trace_id = trace_id
         self.sentence: SpokenSentence | None = None
-        self.sampling_rng, self.vocoder_rng = seeded_uniforms(seed), np.random.default_rng([seed, 1])
+        self.sampling_rng, self.vocoder_rng = seeded_uniforms(seed), noise_generator(seed)
         self._config = config
         self._pieces: deque[TextPiece] = deque()
         self._samples = 0

@@ -17,6 +17,7 @@ from ..config import (
     HiftConfig,
 )
 from ..onnx_graphs.graph_files import bundle_digest, graph_path, open_graph
+from ..vocoder.normal_noise import draw_normal
 from .graph_runs import Array, Float, OrtGraph, RunnableGraph, State, host_array, thread_count
 from .random_numbers import uniform_numbers
 
@@ -93,7 +94,7 @@ class ArrayVocoderStream:
         samples = vocoder.noise_samples(frames, self._state, last=last)
         shape = (1, samples, vocoder.config.sine_count)
         if vocoder.version is CosyVoiceVersion.V2:
-            return self._normal.standard_normal(shape, np.float32)
+            return draw_normal(self._normal, shape)
         return uniform_numbers(self._table, int(np.prod(shape))).reshape(shape)
 
     def render(self, mel: Float, noise: Float, *, last: bool) -> Float:

@@ -19,6 +19,7 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from vivavoce.models.cosyvoice.onnx_runtime.random_numbers import normal_numbers, uniform_numbers
+from vivavoce.models.cosyvoice.vocoder.normal_noise import draw_normal, noise_generator
 
 Float = NDArray[np.float32]
 
@@ -108,7 +109,7 @@ class NumpyVocoder:
         self._state = self._graph.init_state()
         self._waves = self._graph.shapes["noise"][2]
         self._is_v3 = "last" in self._graph.shapes
-        self._normal = np.random.default_rng(seed)
+        self._normal = noise_generator(seed)
         self._table = RandomState(0)
         if self._is_v3:
             uniform_numbers(self._table, 80 * NOISE_FRAMES + NOISE_TABLE_OFFSET)
@@ -122,7 +123,7 @@ class NumpyVocoder:
 
     def _draw_noise(self, frames: int, *, last: bool) -> Float:
         if not self._is_v3:
-            return self._normal.standard_normal((1, SAMPLES_PER_FRAME * frames, self._waves), np.float32)
+            return draw_normal(self._normal, (1, SAMPLES_PER_FRAME * frames, self._waves))
         is_beginning = not self._state["past_mel"].shape[2]
         frames += V3_PENDING_FRAMES * (int(last) - int(is_beginning))
         shape = (1, SAMPLES_PER_FRAME * frames, self._waves)

@@ -37,6 +37,7 @@ from ....models.cosyvoice.networks import RenderNetworks
 from ....models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ....models.cosyvoice.vocoder.layers import HiftNetwork
 from ....models.cosyvoice.vocoder.noise_table import NoiseTable
+from ....models.cosyvoice.vocoder.normal_noise import draw_normal_on
 from ....models.cosyvoice.vocoder.vocoder import Vocoder, step_together
 from ....models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
 from ....models.devices.torch_devices import to_device, to_host
@@ -51,7 +52,7 @@ from .render_stage import RenderInput, Samples
 class VocoderStream:
     """The vocoder's state and noise in the middle of a sentence.
 
-    draw: the next samples of noise, (1, N, waves), on the host.
+    draw: the next samples of noise, (1, N, waves), on any device.
     """
 
     def __init__(self, vocoder: Vocoder, draw: Callable[[int], Tensor], device: torch.device) -> None:
@@ -229,7 +230,7 @@ class RenderRunner:
 
     def _normal_noise(self, noise: np.random.Generator) -> Callable[[int], Tensor]:
         waves = self._vocoder.config.sine_count
-        return lambda samples: torch.from_numpy(noise.standard_normal((1, samples, waves), np.float32))
+        return lambda samples: draw_normal_on(self._device, noise, (1, samples, waves))
 
 
 def _on_file(packed: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:

@@ -17,6 +17,7 @@ from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.flow.state import FlowChunk  # noqa: E402
 from vivavoce.models.cosyvoice.networks import CosyVoiceNetworks, load_networks  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.noise_table import NoiseTable  # noqa: E402
+from vivavoce.models.cosyvoice.vocoder.normal_noise import draw_normal, noise_generator  # noqa: E402
 
 DRIVER = Path(__file__).parents[3] / "shared" / "runtimes" / "numpy_speech.py"
 VOICE_IDS, COUNT = 30, 70
@@ -46,7 +47,7 @@ def torch_samples(
     prompt_mel[..., : 2 * VOICE_IDS] = torch.from_numpy(prompt["mel"])
     flow_state = flow.init_state(flow.project_speaker(torch.from_numpy(prompt["embedding"])[None]))
     state, pieces = vocoder.init_state(1), []
-    table, normal = NoiseTable(waves).open_reader(), np.random.default_rng(0)
+    table, normal = NoiseTable(waves).open_reader(), noise_generator(0)
     for begin, end in chunk_edges(total):
         last = end == total
         future = everything[:, end : end + (0 if last else 3)]
@@ -59,7 +60,7 @@ def torch_samples(
         if networks.lm.config.version is CosyVoiceVersion.V3:
             noise = table.read(count)
         else:
-            noise = torch.from_numpy(normal.standard_normal((1, count, waves), np.float32))
+            noise = torch.from_numpy(draw_normal(normal, (1, count, waves)))
         if last:
             pieces.append(vocoder.finish(mel, noise, state))
         else:
