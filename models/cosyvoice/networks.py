@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..devices.execution import DeviceError, Precision
 from ..devices.torch_devices import CPU, compute_exactly
+from ..networks.kernel_cache import keep_compiled_kernels
 from ..networks.layers import load_weights
 from .checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 from .config import TEXT_EMBEDDING_KEY, CosyVoiceVersion
@@ -71,7 +72,7 @@ def load_lm(
     On a CPU the text embedding (half a gigabyte) stays in its file: only rows that are read occupy memory.
     Raises InvalidBundleError, and DeviceError if the device does not support the precision.
     """
-    compute_exactly(device)
+    _prepare_device(bundle, device)
     if precision is Precision.INT8 and device.type != "cpu":
         raise DeviceError(f"int8 is for a CPU, and the device is {device}; take bf16 or fp16")
     if precision.of_lm is Precision.INT4:
@@ -85,7 +86,7 @@ def load_lm(
 
 def load_flow(bundle: CosyVoiceBundle, policy: FlowPolicy | None = None, device: torch.device = CPU) -> Flow:
     """Load the flow of either version. Raises InvalidBundleError."""
-    compute_exactly(device)
+    _prepare_device(bundle, device)
     with torch.device("meta"):
         flow = Flow(bundle.network_config.flow, policy)
     _load_network(flow, bundle, "flow.pt", device)
@@ -94,7 +95,7 @@ def load_flow(bundle: CosyVoiceBundle, policy: FlowPolicy | None = None, device:
 
 def load_vocoder(bundle: CosyVoiceBundle, device: torch.device = CPU) -> HiftV2 | HiftV3:
     """Load the vocoder of the bundle's version. Raises InvalidBundleError."""
-    compute_exactly(device)
+    _prepare_device(bundle, device)
     config = bundle.network_config.hift
     with torch.device("meta"):
         vocoder = HiftV2(config) if bundle.version is CosyVoiceVersion.V2 else HiftV3(config)
@@ -102,6 +103,11 @@ def load_vocoder(bundle: CosyVoiceBundle, device: torch.device = CPU) -> HiftV2 
     # The window is computed, not read from the weight file.
     vocoder.spectra.window = vocoder.spectra.window.to(device)
     return vocoder
+
+
+def _prepare_device(bundle: CosyVoiceBundle, device: torch.device) -> None:
+    compute_exactly(device)
+    keep_compiled_kernels(bundle.folder, device)
 
 
 def _load_network(network: nn.Module, bundle: CosyVoiceBundle, name: str, device: torch.device) -> None:

@@ -1,0 +1,94 @@
+"""Compiled kernels beside a bundle: a folder for each card and version, and nothing is compiled twice."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs torch (EXTRAS=cosyvoice)")
+
+from vivavoce.models.networks.kernel_cache import (
+    elsewhere,
+    folder_name,
+    keep_compiled_kernels,
+    writable_folder,
+)
+
+# Compiles a kernel of ours for a card that is not there, and prints whether each was found on file.
+_COMPILE = """
+import json, sys
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from vivavoce.models.cosyvoice.kernels import fused_kernels
+found = []
+triton.knobs.cache.dir = sys.argv[1]
+triton.knobs.compilation.listener = lambda *, cache_hit, **rest: found.append(cache_hit)
+kernel = fused_kernels._norm_mish_kernel
+types = {"x": "*fp32", "weight": "*fp32", "bias": "*fp32", "result": "*fp32"}
+constants = {"WIDTH": 64, "EPSILON": 1e-5, "EARLY": False}
+signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
+source = ASTSource(kernel, signature, constexprs=constants)
+triton.compile(source, target=GPUTarget("cuda", int(sys.argv[2]), 32))
+print(json.dumps(found))
+"""
+
+
+def found_on_file(folder: Path, capability: int) -> list[bool]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "ignore", "-c", _COMPILE, str(folder), str(capability)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    return list(json.loads(done.stdout))
+
+
+def test_a_kernel_on_file_is_not_compiled_again_and_another_card_compiles_its_own(tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="needs Triton (EXTRAS=triton)")
+    folder = writable_folder(tmp_path, folder_name("NVIDIA H200", "90", "3.6.0"))
+    assert folder is not None
+    assert found_on_file(folder, 90) == [False]
+    assert found_on_file(folder, 90) == [True]
+    assert found_on_file(folder, 80) == [False]
+
+
+def test_a_folder_is_named_after_the_card_and_triton() -> None:
+    assert folder_name("NVIDIA A100/80GB", "80", "3.9.0+git1") == "NVIDIA-A100-80GB-sm80-triton-3.9.0-git1"
+
+
+def test_kernels_of_another_card_are_named_in_one_sentence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert writable_folder(tmp_path, "one") == tmp_path / "kernels" / "one"
+    assert not caplog.messages
+    assert writable_folder(tmp_path, "two") == tmp_path / "kernels" / "two"
+    assert caplog.messages == [f"kernels are compiled for two; those in {tmp_path}/kernels are for one"]
+
+
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "kernels").write_text("")
+    assert writable_folder(tmp_path, "one") is None
+    (message,) = caplog.messages
+    assert message.startswith(f"compiled kernels are not kept in {tmp_path}/kernels: ")
+
+
+def test_where_nothing_can_be_kept_kernels_are_compiled_at_every_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert elsewhere(tmp_path / "home" / "cache") == tmp_path / "home" / "cache"
+    (tmp_path / "file").write_text("")
+    folder = elsewhere(tmp_path / "file" / "cache")
+    folder.rmdir()
+    assert caplog.messages == [
+        f"compiled kernels cannot be kept in {tmp_path}/file/cache either; they are compiled at every start"
+    ]
+
+
+def test_a_processor_keeps_no_kernels(tmp_path: Path) -> None:
+    import torch
+
+    keep_compiled_kernels(tmp_path, torch.device("cpu"))
+    assert not list(tmp_path.iterdir())
