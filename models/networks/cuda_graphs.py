@@ -157,16 +157,17 @@ class CapturedSteps(Generic[Key, Step]):
         return self._steps[key]
 
 
-def bucket(count: int, max_count: int, min_count: int = 1) -> int:
-    """``count`` rounded up to a power of two, within ``min_count`` and ``max_count``."""
-    return min(max_count, max(min_count, 1 << (count - 1).bit_length()))
+def bucket(count: int, max_count: int, min_count: int = 1, growth: int = 2) -> int:
+    """``count`` rounded up to a power of ``growth``, within ``min_count`` and ``max_count``."""
+    rounded = 1
+    while rounded < count:
+        rounded *= growth
+    return min(max_count, max(min_count, rounded))
 
 
-def buckets(max_count: int, min_count: int = 1) -> list[int]:
+def buckets(max_count: int, min_count: int = 1, growth: int = 2) -> list[int]:
     """All values of ``bucket`` for counts up to ``max_count``, in order."""
-    return sorted(
-        {
-            bucket(count, max_count, min_count)
-            for count in (*(1 << n for n in range(max_count.bit_length())), max_count)
-        }
-    )
+    found = [bucket(1, max_count, min_count, growth)]
+    while found[-1] < max_count:
+        found.append(bucket(found[-1] + 1, max_count, min_count, growth))
+    return found

@@ -50,6 +50,7 @@ from .speech_lm import SpeechLm
 
 _MIN_ATTENDED = 256  # smallest bucket of attended positions
 _MAX_RECORDED_ATTENDED = 2048  # largest one that is captured in advance; a longer sentence captures its own
+_ROW_GROWTH = 4  # from a bucket of rows to the next: a step of 4 takes hardly longer than one of 2
 _MIN_RECENT_IDS = 16  # smallest bucket of ids that the repetition rule looks at; upstream's window is 10
 _MAX_RECENT_IDS = 1 << 30
 
@@ -182,7 +183,7 @@ class DecodeGraphs:
     def _key_for(self, requests: Sequence[RowRequest], lengths: Tensor) -> DecodeGraphKey:
         recent_ids = max(_recent_id_count(each.turn.parameters) for each in requests)
         return DecodeGraphKey(
-            bucket(1 + max(each.row for each in requests), len(lengths)),
+            bucket(1 + max(each.row for each in requests), len(lengths), growth=_ROW_GROWTH),
             1 if all(len(each.inputs) == 1 for each in requests) else self._max_inputs,
             self._attended_bucket(max(int(lengths[each.row]) for each in requests)),
             bucket(recent_ids, _MAX_RECENT_IDS, _MIN_RECENT_IDS),
@@ -194,7 +195,7 @@ class DecodeGraphs:
 
     def _common_keys(self) -> Iterator[DecodeGraphKey]:
         max_attended = max(self._min_attended, min(self._state.capacity, _MAX_RECORDED_ATTENDED))
-        for rows in buckets(len(self._state.lengths)):
+        for rows in buckets(len(self._state.lengths), growth=_ROW_GROWTH):
             for columns in (1, self._max_inputs):
                 for attended in buckets(max_attended, self._min_attended):
                     yield DecodeGraphKey(rows, columns, attended, _MIN_RECENT_IDS)

@@ -26,6 +26,8 @@ from ...networks.state import map_state, tensors
 from ..config import MEL_BANDS
 from .vocoder import Vocoder, step_together
 
+_ROW_GROWTH = 8  # from a bucket of rows to the next: a row of padding takes less time than a graph at load
+
 
 @dataclass(frozen=True, slots=True)
 class _VocoderGraphKey:
@@ -58,7 +60,7 @@ class VocoderGraphs:
         state = self._vocoder.init_state(1)
         for frames in mel_frames:
             mel, noise = _zero_inputs(self._vocoder, self._device, frames, state)
-            for rows in buckets(self._rows):
+            for rows in buckets(self._rows, growth=_ROW_GROWTH):
                 key = _key(rows, frames, state)
                 if key not in self._steps:
                     self._steps[key] = _RecordedVocoderStep(
@@ -73,7 +75,7 @@ class VocoderGraphs:
         mel: (B, 80, n). noise: (B, ``noise_samples``, waves). states: one of 1 row for each stream, which
         stay as they are.
         """
-        key = _key(bucket(len(states), self._rows), mel.shape[2], states[0])
+        key = _key(bucket(len(states), self._rows, growth=_ROW_GROWTH), mel.shape[2], states[0])
         if len(states) > self._rows or key not in self._steps:
             return step_together(self._vocoder, mel, noise, states)
         return self._steps[key].run(mel, noise, states)

@@ -58,8 +58,12 @@ def test_counts_are_rounded_up_to_buckets() -> None:
     assert buckets(6) == [1, 2, 4, 6]
     assert buckets(1) == [1]
     assert buckets(6144, min_count=256) == [256, 512, 1024, 2048, 4096, 6144]
+    assert [bucket(count, 36, growth=4) for count in (1, 2, 5, 16, 17)] == [1, 4, 16, 16, 36]
+    assert buckets(36, growth=4) == [1, 4, 16, 36]
     for max_count in (1, 5, 8, 33):
-        assert {bucket(count, max_count) for count in range(1, max_count + 1)} == set(buckets(max_count))
+        for growth in (2, 4):
+            rounded = {bucket(count, max_count, growth=growth) for count in range(1, max_count + 1)}
+            assert rounded == set(buckets(max_count, growth=growth))
 
 
 def test_a_replay_uses_the_current_contents_of_its_tensors() -> None:

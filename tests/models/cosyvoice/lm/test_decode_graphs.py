@@ -187,7 +187,7 @@ def test_the_common_steps_are_captured_in_advance(lm: SpeechLm) -> None:
     recorded = steps.recorded
     assert set(recorded) == {
         DecodeGraphKey(rows, columns, attended, 16)
-        for rows in (1, 2, 3)
+        for rows in (1, 3)
         for columns in (1, COLUMNS)
         for attended in (256, 512, 600)
     }
@@ -204,7 +204,7 @@ def test_with_kernels_a_step_is_captured_for_rows_and_inputs_only(
     monkeypatch.setattr(SpeechLm, "has_fused_kernels", True)
     steps = DecodeGraphs(lm, lm.init_state(36, 6144), COLUMNS)
     steps.record()
-    assert len(steps.recorded) == 14  # 1, 2, 4, 8, 16, 32 and 36 rows, of one input and of several
+    assert len(steps.recorded) == 8  # 1, 4, 16 and 36 rows, of one input and of several
     assert {key.attended_positions for key in steps.recorded} == {6144}
 
 

@@ -115,7 +115,7 @@ def test_streams_in_recorded_steps_equal_each_stream_alone(
         for stream in streams:
             stream.assert_state_as_alone()
         assert sum(each.replays for each in replayed) == round_number
-    assert graphs.recorded_count == len(replayed) == 2 * 3  # first and next; rows 1, 2, 4
+    assert graphs.recorded_count == len(replayed) == 2 * 2  # first and next; rows 1 and 4, the most
 
 
 def test_a_later_replay_changes_no_earlier_result(vocoder: Vocoder, replayed: list[ReplayedStep]) -> None:
