@@ -22,7 +22,7 @@ def has_fused_kernels(
 
     powers: widths that must be powers of two, from 16 on. multiples: widths that must be multiples of 32.
     """
-    if device.type == "cpu" or any(width % 32 for width in multiples):
+    if any(width % 32 for width in multiples):
         return False
     if any(width < 16 or width & (width - 1) for width in powers):
         return False
@@ -43,7 +43,9 @@ def runs_triton(device: torch.device) -> bool:
 @cache
 def launches_early(device: torch.device) -> bool:
     """Whether a kernel can be launched before the kernel before it has ended."""
-    if not runs_triton(device) or torch.cuda.get_device_capability(device) < _EARLY_LAUNCH_CAPABILITY:
+    if device.type != "cuda" or not runs_triton(device):
+        return False
+    if torch.cuda.get_device_capability(device) < _EARLY_LAUNCH_CAPABILITY:
         return False
     from triton.language.extra import cuda
 

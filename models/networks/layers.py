@@ -54,6 +54,12 @@ def packed_linear(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
     return _onednn_linear(padded_rows, matrix, bias)[:rows].view(*x.shape[:-1], -1)
 
 
+def present(part: Tensor | None) -> Tensor:
+    """A tensor that the module has, after ``has_fused_kernels`` of a network has said so."""
+    assert part is not None
+    return part
+
+
 def _prepared(matrix: Tensor | None) -> Tensor:
     if matrix is None:
         raise RuntimeError("prepare() has not been called after the weights were loaded")
@@ -94,6 +100,10 @@ class Linear(PreparedModule):
         """x: (..., inputs) -> (..., outputs)."""
         matrix = self.as_matrix(self.get_parameter("weight")) if self.matrix is None else self.matrix
         return packed_linear(x, matrix, self.bias)
+
+    def halves_and_bias(self) -> tuple[Tensor, Tensor]:
+        """For the kernels, after ``split_matrices``."""
+        return present(self.halves), present(self.bias)
 
 
 class PointwiseConv(Linear):

@@ -24,6 +24,7 @@ from ...networks.layers import (
     Linear,
     PreparedModule,
     QkvProjection,
+    present,
     sinusoidal_time_features,
     split_keys_values,
 )
@@ -134,6 +135,7 @@ class _DitBlock(nn.Module):
         self.attn_norm = _Modulation(width, MODULATION_PARTS)
         self.attn = _DitAttention(width, config.inner)
         self.ff = _DitFeedForward(width, width * config.feed_forward_factor)
+        self._counters: Tensor | None = None  # of the kernel's launches, made once
 
     def forward(
         self,
@@ -148,9 +150,9 @@ class _DitBlock(nn.Module):
 
         modulation: (N or 1, 6, C). cache: (N, P, W, D), written in place. angles: of history and chunk.
         """
-        if isinstance(cache, PagedBuffers) and len(modulation) == 1 and self.has_fused_kernels(x.device):
+        if isinstance(cache, PagedBuffers) and self.has_fused_kernels(x.device):
             assert isinstance(plan, PagedAttentionPlan)
-            return self._forward_fused(x, modulation[0], cache.pool, plan, angles[1])
+            return self._forward_fused(x, modulation, cache.pool, plan, angles[1])
         shift, scale, gate, ff_shift, ff_scale, ff_gate = modulation[:, :, None].unbind(1)
         inputs = modulate(x, scale, shift)
         query, new_values = self.attn.project_queries(inputs), self._project(inputs, angles[1])
@@ -176,27 +178,26 @@ class _DitBlock(nn.Module):
     def _forward_fused(
         self, x: Tensor, modulation: Tensor, pool: Tensor, plan: PagedAttentionPlan, angles: _RotaryAngles
     ) -> Tensor:
-        from ..kernels.flow_kernels import attend_pages, project_to_pages
-        from ..kernels.fused_kernels import modulated_norm, product
+        from ..kernels.flow_kernels import BlockWeights, new_block_counters, run_block
 
-        shift, scale, gate, ff_shift, ff_scale, ff_gate = modulation
+        if self._counters is None:
+            self._counters = new_block_counters(x.device)
+        parts = modulation[0] if len(modulation) == 1 else modulation.unbind(1)
+        shift, scale, gate, ff_shift, ff_scale, ff_gate = parts
         output, widen, narrow = self.linears()
-        assert self.attn.halves is not None and output.halves is not None and output.bias is not None
-        assert widen.halves is not None and widen.bias is not None
-        assert narrow.halves is not None and narrow.bias is not None
-        query = project_to_pages(
-            modulated_norm(x, scale, shift, NORM_EPSILON),
-            self.attn.halves,
+        weights = BlockWeights(
+            (scale, shift, ff_scale, ff_shift),
+            1.0,
+            NORM_EPSILON,
+            present(self.attn.halves),
             self.attn.whole_bias,
-            pool,
-            plan.written_pages,
-            (angles.cos, angles.sin),
+            output.halves_and_bias(),
+            widen.halves_and_bias(),
+            narrow.halves_and_bias(),
+            "gelu by tanh",
+            (gate, ff_gate),
         )
-        attended = attend_pages(query, pool, plan, self.heads)
-        x = product(attended, output.halves, output.bias, gate=gate, frame_mask=plan.frame_mask, residual=x)
-        normed = modulated_norm(x, ff_scale, ff_shift, NORM_EPSILON)
-        widened = product(normed, widen.halves, widen.bias, activation="gelu by tanh")
-        return product(widened, narrow.halves, narrow.bias, gate=ff_gate, residual=x)
+        return run_block(x, weights, pool, plan, self.heads, self._counters, (angles.cos, angles.sin))
 
     def linears(self) -> tuple[Linear, Linear, Linear]:
         """The product after attention, and those of the feed-forward block."""

@@ -13,8 +13,9 @@ Source: FunAudioLLM/CosyVoice@ace7c47 flow/decoder.py (CausalConditionalDecoder)
 {decoder,transformer}.py@dd9105b; keys as in flow.pt under ``decoder.estimator``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +28,7 @@ from ...networks.layers import (
     PointwiseConv,
     PreparedModule,
     QkvProjection,
+    present,
     sinusoidal_time_features,
     split_keys_values,
 )
@@ -36,6 +38,9 @@ from .attention import attend, read_history, write_chunk
 from .attention_memory import AttentionMemory, PagedBuffers, layer_memories
 from .attention_plan import AttentionPlan, PagedAttentionPlan
 from .policy import CacheForm
+
+if TYPE_CHECKING:
+    from ..kernels.flow_kernels import BlockWeights
 
 TIME_WIDTH_FACTOR = 4
 FEED_FORWARD_FACTOR = 4
@@ -58,26 +63,37 @@ class _ConvNorm(nn.Module):
         self.channels = outputs
         self.block = nn.ModuleDict({"0": CausalConv(inputs, outputs, 3), "2": nn.LayerNorm(outputs)})
 
+    @property
+    def conv(self) -> CausalConv:
+        return cast(CausalConv, self.block["0"])
+
+    @property
+    def norm(self) -> nn.LayerNorm:
+        return cast(nn.LayerNorm, self.block["2"])
+
     def forward(self, x: Tensor, context: Tensor, offset: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The output, with an offset added, (N, T, C'), and the next context."""
-        conv, norm = cast(CausalConv, self.block["0"]), cast(nn.LayerNorm, self.block["2"])
-        y, context = _convolve(conv, x, context)
-        if conv.matrix is not None and has_fused_kernels(x.device, powers=[self.channels]):
+        y, context = _convolve(self.conv, x, context)
+        if self.conv.halves is not None and offset is None and self.has_fused_norm(x.device):
             from ..kernels.fused_kernels import norm_mish
 
-            return norm_mish(y, norm, offset), context
-        y = F.mish(norm(y))
+            return norm_mish(y, self.norm), context
+        y = F.mish(self.norm(y))
         return y if offset is None else y + offset, context
+
+    def has_fused_norm(self, device: torch.device) -> bool:
+        """Whether a kernel computes the norm there."""
+        return has_fused_kernels(device, powers=[self.channels])
 
 
 def _convolve(conv: CausalConv, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
     """As ``CausalConv.forward``."""
-    if conv.halves is None or not has_fused_kernels(x.device):
+    kept = x.shape[1] - conv.kernel + 1
+    if conv.halves is None or kept < 0 or not has_fused_kernels(x.device):
         return conv(x, context)  # type: ignore[no-any-return]
     from ..kernels.fused_kernels import product
 
-    with_context = torch.cat([context, x], 1)
-    return product(with_context, conv.halves, conv.bias), with_context[:, x.shape[1] :]
+    return product(x, conv.halves, conv.bias, context=context), x[:, kept:]
 
 
 class _Resnet(nn.Module):
@@ -87,23 +103,31 @@ class _Resnet(nn.Module):
         self.block1 = _ConvNorm(inputs, outputs)
         self.block2 = _ConvNorm(outputs, outputs)
         self.res_conv = PointwiseConv(inputs, outputs)
+        self._counters: Tensor | None = None  # of the kernel's launches, made once
 
     def forward(self, x: Tensor, offset: Tensor, contexts: "_UnetContexts") -> Tensor:
         """x: (N, T, C) -> (N, T, C'). offset: (N or 1, 1, C'), added by the solver time."""
+        convs = self.block1.conv, self.block2.conv
+        if all(conv.halves is not None for conv in convs) and self.block1.has_fused_norm(x.device):
+            return contexts.run_pair(lambda pair: self._run_fused(x, offset, pair))
         h = contexts.run(self.block1, x, offset)
         h = contexts.run(self.block2, h)
-        return _add_product(self.res_conv, x, h)
+        return h + self.res_conv(x)  # type: ignore[no-any-return]
 
+    def _run_fused(
+        self, x: Tensor, offset: Tensor, contexts: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        from ..kernels.resnet_kernel import ConvNormWeights, new_resnet_counters, run_resnet
 
-def _add_product(linear: Linear, x: Tensor, residual: Tensor) -> Tensor:
-    """The product of a layer, added to a residual: (N, T, C)."""
-    if linear.halves is not None and has_fused_kernels(x.device):
-        from ..kernels.fused_kernels import product
-
-        assert linear.bias is not None
-        return product(x, linear.halves, linear.bias, residual=residual)
-    y: Tensor = residual + linear(x)
-    return y
+        if self._counters is None:
+            self._counters = new_resnet_counters(x.device)
+        first, second = (
+            ConvNormWeights(present(part.conv.halves), part.conv.bias, part.norm.weight, part.norm.bias)
+            for part in (self.block1, self.block2)
+        )
+        shortcut = self.res_conv.halves_and_bias()
+        epsilon = self.block1.norm.eps
+        return run_resnet(x, offset, contexts, (first, second), shortcut, epsilon, self._counters)
 
 
 class _UnetAttention(QkvProjection):
@@ -141,6 +165,7 @@ class _TransformerBlock(nn.Module):
         self.attn1 = _UnetAttention(width, config.inner)
         self.norm3 = nn.LayerNorm(width)
         self.ff = _UnetFeedForward(width)
+        self._fused: tuple[BlockWeights, Tensor] | None = None  # weights and counters, made once
 
     def forward(
         self, x: Tensor, cache: AttentionMemory, plan: AttentionPlan, cache_form: CacheForm
@@ -167,17 +192,24 @@ class _TransformerBlock(nn.Module):
         return has_fused_kernels(device, powers=[self.norm1.weight.numel(), self.inner // self.heads])
 
     def _forward_fused(self, x: Tensor, pool: Tensor, plan: PagedAttentionPlan) -> Tensor:
-        from ..kernels.flow_kernels import attend_pages, project_to_pages
-        from ..kernels.fused_kernels import layer_norm, product
+        from ..kernels.flow_kernels import BlockWeights, new_block_counters, run_block
 
-        widen, narrow = cast(_GeluProjection, self.ff.net["0"]).proj, cast(Linear, self.ff.net["2"])
-        assert self.attn1.halves is not None and widen.halves is not None and widen.bias is not None
-        normed = layer_norm(x, self.norm1)
-        query = project_to_pages(normed, self.attn1.halves, None, pool, plan.written_pages)
-        attended = attend_pages(query, pool, plan, self.heads)
-        x = _add_product(cast(Linear, self.attn1.to_out[0]), attended, x)
-        widened = product(layer_norm(x, self.norm3), widen.halves, widen.bias, activation="gelu")
-        return _add_product(narrow, widened, x)
+        if self._fused is None:
+            widen, narrow = cast(_GeluProjection, self.ff.net["0"]).proj, cast(Linear, self.ff.net["2"])
+            output = cast(Linear, self.attn1.to_out[0])
+            weights = BlockWeights(
+                (self.norm1.weight, self.norm1.bias, self.norm3.weight, self.norm3.bias),
+                0.0,
+                self.norm1.eps,
+                present(self.attn1.halves),
+                None,
+                output.halves_and_bias(),
+                widen.halves_and_bias(),
+                narrow.halves_and_bias(),
+                "gelu",
+            )
+            self._fused = weights, new_block_counters(x.device)
+        return run_block(x, self._fused[0], pool, plan, self.heads, self._fused[1])
 
     def _project(self, inputs: Tensor, _positions: Tensor) -> Tensor:
         return split_keys_values(self.attn1.project_keys_values(inputs))
@@ -189,6 +221,13 @@ class _UnetContexts:
     def __init__(self, contexts: tuple[Tensor, ...]) -> None:
         self._contexts = iter(contexts)
         self.following: list[Tensor] = []
+
+    def run_pair(
+        self, layers: Callable[[tuple[Tensor, Tensor]], tuple[Tensor, tuple[Tensor, Tensor]]]
+    ) -> Tensor:
+        y, following = layers((next(self._contexts), next(self._contexts)))
+        self.following += following
+        return y
 
     def run(self, layer: _ConvNorm | CausalConv, x: Tensor, offset: Tensor | None = None) -> Tensor:
         context = next(self._contexts)

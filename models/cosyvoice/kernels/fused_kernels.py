@@ -26,7 +26,6 @@ programmatic dependent launch.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 import torch
 import triton
@@ -75,21 +74,26 @@ def add_product_of_halves(x, high, low, total, rest):  # type: ignore[no-untyped
 
 @triton.jit  # type: ignore[untyped-decorator]
 def multiply_by_matrix(  # type: ignore[no-untyped-def]
-    x, begins, is_row, halves, columns,
-    INNER: tl.constexpr, WIDTH: tl.constexpr,
+    x, context, rows, is_row, halves, columns, length, context_stride,
+    INNER: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Rows of INNER numbers, which begin at x + begins, times rows of a matrix (2, WIDTH, INNER) of halves.
+    """Rows of INNER numbers times rows of a matrix (2, WIDTH, TAPS * INNER) of halves: (BLOCK_M, BLOCK_N).
 
-    Returns (BLOCK_M, BLOCK_N).
+    With several taps it is a causal convolution over the ``length`` rows of a batch row, each beside the rows
+    before it, the oldest first. Rows before the first are in ``context``, TAPS - 1 of each batch row.
     """
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     rest = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for start in range(0, INNER, BLOCK_K):
-        inner = start + tl.arange(0, BLOCK_K)
-        part = tl.load(x + begins[:, None] + inner[None], mask=is_row[:, None], other=0.0)
-        places = columns[:, None] * INNER + inner[None]
-        high, low = tl.load(halves + places), tl.load(halves + WIDTH * INNER + places)
+    for start in range(0, TAPS * INNER, BLOCK_K):
+        lag, inner = TAPS - 1 - start // INNER, start % INNER + tl.arange(0, BLOCK_K)
+        source = x + (rows - lag) * INNER
+        if TAPS > 1:
+            before = context + rows // length * context_stride + (rows % length + TAPS - 1 - lag) * INNER
+            source = tl.where(rows % length < lag, before, source)
+        part = tl.load(source[:, None] + inner[None], mask=is_row[:, None], other=0.0)
+        places = columns[:, None] * (TAPS * INNER) + (start + tl.arange(0, BLOCK_K))[None]
+        high, low = tl.load(halves + places), tl.load(halves + WIDTH * TAPS * INNER + places)
         total, rest = add_product_of_halves(part, tl.trans(high), tl.trans(low), total, rest)
     return total + rest / 2048
 
@@ -185,30 +189,76 @@ def _divisor(weight_sum):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _product_kernel(  # type: ignore[no-untyped-def]
-    x, halves, bias, gate, frame_mask, residual, result, row_count, length, row_stride, batch_stride,
-    INNER: tl.constexpr, WIDTH: tl.constexpr, ACTIVATION: tl.constexpr,
-    HAS_GATE: tl.constexpr, HAS_MASK: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    launch_next(EARLY)
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    is_row = rows < row_count
-    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    places = rows[:, None] * WIDTH + columns[None]
-    biases = tl.load(bias + columns)
-    await_inputs(EARLY)
-    begins = rows // length * batch_stride + rows % length * row_stride
-    product = multiply_by_matrix(x, begins, is_row, halves, columns, INNER, WIDTH, BLOCK_M, BLOCK_N, BLOCK_K)
-    product += biases[None]
+def activate(x, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+    """ "gelu", "gelu by tanh", "mish", or x itself."""
     if ACTIVATION == "gelu":
-        product = 0.5 * product * (1.0 + tl.erf(product * 0.7071067811865476))
+        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
     if ACTIVATION == "gelu by tanh":
         # (1 + tanh y) / 2 = 1 / (1 + e^-2y)
-        y = 0.7978845608028654 * (product + 0.044715 * product * product * product)
-        product = product / (1.0 + tl.exp(-2.0 * y))
+        y = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+        x = x / (1.0 + tl.exp(-2.0 * y))
+    if ACTIVATION == "mish":
+        # x tanh(log(1 + e^x)) with e^x = e: x (e^2 + 2 e) / (e^2 + 2 e + 2); above 20 it is x.
+        exponential = tl.exp(tl.minimum(x, 20.0))
+        ratio = exponential * (exponential + 2.0)
+        x = x * ratio / (ratio + 2.0)
+    return x
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def norm_statistics(x, begins, is_row, WIDTH: tl.constexpr, EPSILON: tl.constexpr, BLOCK_K: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Mean, and 1 / standard deviation, of rows of WIDTH numbers that begin at x + begins."""
+    places = begins[:, None] + tl.arange(0, BLOCK_K)[None]
+    row_sum = tl.zeros(begins.shape, dtype=tl.float32)
+    for start in range(0, WIDTH, BLOCK_K):
+        row_sum += tl.sum(tl.load(x + places + start, mask=is_row[:, None], other=0.0), 1)
+    mean = row_sum / WIDTH
+    squares = tl.zeros(begins.shape, dtype=tl.float32)
+    for start in range(0, WIDTH, BLOCK_K):
+        centred = tl.load(x + places + start, mask=is_row[:, None], other=0.0) - mean[:, None]
+        squares += tl.sum(centred * centred, 1)
+    return mean, 1.0 / tl.sqrt(squares / WIDTH + EPSILON)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def multiply_normed_by_matrix(  # type: ignore[no-untyped-def]
+    x, rows, is_row, weight, bias, halves, columns, length, norm_stride,
+    INNER: tl.constexpr, WIDTH: tl.constexpr, EPSILON: tl.constexpr, BASE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """``multiply_by_matrix`` of rows after a layer norm with ``BASE + weight`` and bias.
+
+    weight, bias: INNER numbers for each ``length`` rows, ``norm_stride`` apart; 0: the same for all.
+    """
+    places = rows[:, None] * INNER + tl.arange(0, BLOCK_K)[None]
+    norms = (rows // length * norm_stride)[:, None] + tl.arange(0, BLOCK_K)[None]
+    mean, scale = norm_statistics(x, rows * INNER, is_row, INNER, EPSILON, BLOCK_K)
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    rest = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, INNER, BLOCK_K):
+        inner = start + tl.arange(0, BLOCK_K)
+        part = tl.load(x + places + start, mask=is_row[:, None], other=0.0)
+        weights = BASE + tl.load(weight + norms + start, mask=is_row[:, None], other=0.0)
+        biases = tl.load(bias + norms + start, mask=is_row[:, None], other=0.0)
+        part = (part - mean[:, None]) * scale[:, None] * weights + biases
+        matrix = columns[:, None] * INNER + inner[None]
+        high, low = tl.load(halves + matrix), tl.load(halves + WIDTH * INNER + matrix)
+        total, rest = add_product_of_halves(part, tl.trans(high), tl.trans(low), total, rest)
+    return total + rest / 2048
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def store_product(  # type: ignore[no-untyped-def]
+    product, rows, is_row, columns, bias, gate, frame_mask, residual, result, length, gate_stride,
+    WIDTH: tl.constexpr,
+    ACTIVATION: tl.constexpr, HAS_GATE: tl.constexpr, HAS_MASK: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
+):  # fmt: skip
+    """Store ``residual + frame_mask * gate * activation(product + bias)``, a tile of it."""
+    places = rows[:, None] * WIDTH + columns[None]
+    product = activate(product + tl.load(bias + columns)[None], ACTIVATION)
     if HAS_GATE:
-        product *= tl.load(gate + columns)[None]
+        gates = (rows // length * gate_stride)[:, None] + columns[None]
+        product *= tl.load(gate + gates, mask=is_row[:, None], other=0.0)
     if HAS_MASK:
         product *= tl.load(frame_mask + rows, mask=is_row, other=0.0)[:, None]
     if HAS_RESIDUAL:
@@ -216,96 +266,80 @@ def _product_kernel(  # type: ignore[no-untyped-def]
     tl.store(result + places, product, mask=is_row[:, None])
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def _product_kernel(  # type: ignore[no-untyped-def]
+    x, context, halves, bias, residual, result, row_count, length, context_stride,
+    INNER: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    launch_next(EARLY)
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    is_row = rows < row_count
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    await_inputs(EARLY)
+    product = multiply_by_matrix(
+        x, context, rows, is_row, halves, columns, length, context_stride,
+        INNER, WIDTH, TAPS, BLOCK_M, BLOCK_N, BLOCK_K,
+    )  # fmt: skip
+    store_product(
+        product, rows, is_row, columns, bias, bias, bias, residual, result, 1, 0,
+        WIDTH, "none", False, False, HAS_RESIDUAL,
+    )  # fmt: skip
+
+
 def product(
-    x: Tensor,
-    halves: Tensor,
-    bias: Tensor,
-    *,
-    activation: Literal["none", "gelu", "gelu by tanh"] = "none",
-    gate: Tensor | None = None,
-    frame_mask: Tensor | None = None,
-    residual: Tensor | None = None,
+    x: Tensor, halves: Tensor, bias: Tensor, *, context: Tensor | None = None, residual: Tensor | None = None
 ) -> Tensor:
-    """A product with a matrix, or a convolution over frames: (N, T - kernel + 1, C) float32.
+    """``residual + x @ matrix.T + bias``, or a causal convolution over frames: (N, T, C) float32.
 
-        residual + frame_mask * gate * activation(x @ matrix.T + bias)
-
-    x: (N, T, D), contiguous; of a convolution with the frames before. halves: (2, C, kernel * D), of each
-    output first what it takes of the oldest frame: what an output takes, frames of x side by side, is one row
-    of numbers in memory. gate: (C,). frame_mask: (N, T, 1). residual: as the result.
+    x: (N, T, D), contiguous. halves: (2, C, taps * D), of each output first what it takes of the oldest
+    frame. context: (N, taps - 1, D), the frames before, a row of it contiguous. residual: as the result.
     """
     _, width, inner = halves.shape
-    batch, frames, inputs = x.shape
-    length = frames - inner // inputs + 1
+    batch, length, inputs = x.shape
     result = x.new_empty(batch, length, width)
-    tile = product_tile(batch * length, width, inner, x.device)
+    tile = product_tile(batch * length, width, inputs, x.device)
     _product_kernel[triton.cdiv(batch * length, tile.rows), width // tile.columns](
-        x, halves, bias, *(x if part is None else part for part in (gate, frame_mask, residual)), result,
-        batch * length, length, inputs, frames * inputs,
-        INNER=inner, WIDTH=width, ACTIVATION=activation,
-        HAS_GATE=gate is not None, HAS_MASK=frame_mask is not None, HAS_RESIDUAL=residual is not None,
+        x, x if context is None else context, halves, bias, x if residual is None else residual, result,
+        batch * length, length, 0 if context is None else context.stride(0),
+        INNER=inputs, WIDTH=width, TAPS=inner // inputs, HAS_RESIDUAL=residual is not None,
         **tile.options, **launch_options(x.device),
     )  # fmt: skip
     return result
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _norm_kernel(  # type: ignore[no-untyped-def]
-    x, weight, bias, offset, result, rows_per_offset,
-    WIDTH: tl.constexpr, EPSILON: tl.constexpr, BASE: tl.constexpr,
-    HAS_MISH: tl.constexpr, HAS_OFFSET: tl.constexpr, EARLY: tl.constexpr,
+def norm_mish_row(  # type: ignore[no-untyped-def]
+    row, x, weight, bias, offset, result, rows_per_offset, offset_stride,
+    WIDTH: tl.constexpr, EPSILON: tl.constexpr, HAS_OFFSET: tl.constexpr,
 ):  # fmt: skip
-    launch_next(EARLY)
-    row = tl.program_id(0)
+    """Mish of a normed row, and an offset added."""
     columns = tl.arange(0, WIDTH)
-    weights, biases = BASE + tl.load(weight + columns), tl.load(bias + columns)
-    await_inputs(EARLY)
+    weights, biases = tl.load(weight + columns), tl.load(bias + columns)
     values = tl.load(x + row * WIDTH + columns)
     centred = values - tl.sum(values, 0) / WIDTH
     scale = 1.0 / tl.sqrt(tl.sum(centred * centred, 0) / WIDTH + EPSILON)
-    normed = centred * scale * weights + biases
-    if HAS_MISH:
-        # x tanh(log(1 + e^x)) with e^x = e: x (e^2 + 2 e) / (e^2 + 2 e + 2); above 20 it is x.
-        exponential = tl.exp(tl.minimum(normed, 20.0))
-        ratio = exponential * (exponential + 2.0)
-        normed *= ratio / (ratio + 2.0)
+    normed = activate(centred * scale * weights + biases, "mish")
     if HAS_OFFSET:
-        normed += tl.load(offset + (row // rows_per_offset) * WIDTH + columns)
+        normed += tl.load(offset + (row // rows_per_offset) * offset_stride + columns)
     tl.store(result + row * WIDTH + columns, normed)
 
 
-def layer_norm(x: Tensor, norm: nn.LayerNorm) -> Tensor:
-    """Layer norm of rows: (N, T, C) float32, C a power of two. x: contiguous."""
-    return _norm(x, norm.weight, norm.bias, norm.eps)
+@triton.jit  # type: ignore[untyped-decorator]
+def _norm_mish_kernel(  # type: ignore[no-untyped-def]
+    x, weight, bias, result, WIDTH: tl.constexpr, EPSILON: tl.constexpr, EARLY: tl.constexpr
+):
+    launch_next(EARLY)
+    await_inputs(EARLY)
+    norm_mish_row(tl.program_id(0), x, weight, bias, x, result, 1, 0, WIDTH, EPSILON, False)
 
 
-def modulated_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> Tensor:
-    """Rows normed without weights, times ``1 + scale``, plus shift, (C,) each: (N, T, C) float32."""
-    return _norm(x, scale, shift, epsilon, base=1.0)
-
-
-def norm_mish(x: Tensor, norm: nn.LayerNorm, offset: Tensor | None = None) -> Tensor:
-    """Mish of normed rows, and an offset added: (N, T, C) float32. offset: (1 or N, 1, C), contiguous."""
-    return _norm(x, norm.weight, norm.bias, norm.eps, has_mish=True, offset=offset)
-
-
-def _norm(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    epsilon: float,
-    *,
-    base: float = 0.0,
-    has_mish: bool = False,
-    offset: Tensor | None = None,
-) -> Tensor:
-    batch, length, width = x.shape
-    result = torch.empty_like(x)
-    rows_per_offset = length if offset is not None and len(offset) > 1 else batch * length
+def norm_mish(x: Tensor, norm: nn.LayerNorm) -> Tensor:
+    """Mish of normed rows: (N, T, C) float32, C a power of two. x: contiguous."""
+    width, result = x.shape[-1], torch.empty_like(x)
     # A row for each program of one warp: the norms of 100 rows of 256 take 1.2 us, in programs of four 1.5.
-    _norm_kernel[(batch * length,)](
-        x, weight, bias, x if offset is None else offset, result, rows_per_offset,
-        WIDTH=width, EPSILON=epsilon, BASE=base, HAS_MISH=has_mish, HAS_OFFSET=offset is not None,
+    _norm_mish_kernel[(x.numel() // width,)](
+        x, norm.weight, norm.bias, result, WIDTH=width, EPSILON=norm.eps,
         num_warps=max(1, width // 256), **launch_options(x.device),
     )  # fmt: skip
     return result
@@ -317,6 +351,7 @@ class ProductTile:
 
     rows: int
     columns: int
+    depth: int  # inputs that it reads at once
     options: Mapping[str, int]  # arguments of a kernel
 
 
@@ -345,7 +380,7 @@ def product_tile(rows: int, width: int, inner: int, device: torch.device) -> Pro
         "num_warps": 4,
         "num_stages": max(1, min(_MAX_STAGES, stages)),
     }
-    return ProductTile(block_m, block_n, options)
+    return ProductTile(block_m, block_n, depth, options)
 
 
 def attention_parts(programs: int, slots: int, part_slots: int) -> int:

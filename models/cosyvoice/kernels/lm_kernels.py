@@ -1,15 +1,12 @@
-"""Kernels in Triton for a layer of the language model: five launches for a few rows, 17 in torch.
+"""Kernels in Triton for the language model: what is between the products of a step of many rows.
 
     embeddings of a step, cosines and sines of its positions; once a step     embed_and_rotate
-    norm, queries, keys, values; rotation; keys and values to the memory      project_to_memory
+    residual, norm                                                            add_and_norm
+    rotation; keys and values to the memory                                   rotate_to_memory
     attention over the memory of each row                                     attend_memory
-    product, residual                                                         add_vector_product
-    norm, two products, gated SiLU                                            project_gated
-    product, residual                                                         add_vector_product
+    gated SiLU                                                                gate
 
-A step of a few rows takes as long as reading the matrices. So a program reads a few whole rows of a matrix
-and multiplies them by every row of the step without tensor cores, in float32. For more rows cuBLAS
-multiplies, and kernels do what is between the products.
+cuBLAS multiplies. For a few rows ``decoder_layers`` computes all of it in one launch.
 
 Imported only where ``has_fused_kernels`` says so.
 """
@@ -32,13 +29,8 @@ from .fused_kernels import (
     store_attention,
 )
 
-MAX_VECTORS = 4  # rows of a step for which a program has registers
-_QUERIES = 16  # of a program: the fewest that tensor cores take
-_SLOTS = 64  # that a program attends to at once
-_CHANNEL_PAIRS = 2  # of a program that projects
-_GATES = 4
-_OUTPUTS = 2
-_DEPTH = 1024  # inputs that a program reads at once
+QUERIES = 16  # of a program: the fewest that tensor cores take
+SLOTS = 64  # that a program attends to at once
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -72,68 +64,7 @@ def _embed_and_rotate_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _normed_rows(  # type: ignore[no-untyped-def]
-    x, norm_weight, row_count, WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr,
-    ROWS: tl.constexpr,
-):  # fmt: skip
-    """Rows over their root mean square, times the weight: (ROWS, PADDED_WIDTH), 0 where there is no value."""
-    rows, inner = tl.arange(0, ROWS), tl.arange(0, PADDED_WIDTH)
-    is_value = (rows < row_count)[:, None] & (inner < WIDTH)[None]
-    values = tl.load(x + rows[:, None] * WIDTH + inner[None], mask=is_value, other=0.0)
-    scale = 1.0 / tl.sqrt(tl.sum(values * values, 1) / WIDTH + EPSILON)
-    weight = tl.load(norm_weight + inner, mask=inner < WIDTH, other=0.0).to(tl.float32)
-    return values * scale[:, None] * weight[None]
-
-
-@triton.jit
-def _multiply_rows(vectors, factors):  # type: ignore[no-untyped-def]
-    """Products of vectors (ROWS, K) with rows of a matrix (N, K): (ROWS, N)."""
-    return tl.sum(vectors[:, None, :] * factors.to(tl.float32)[None], 2)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _two_products(  # type: ignore[no-untyped-def]
-    x, norm_weight, matrix, row_count, columns, distance,
-    WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr, ROWS: tl.constexpr,
-    EARLY: tl.constexpr,
-):  # fmt: skip
-    """Normed rows of x times the rows ``columns`` of a matrix, and times those ``distance`` after them."""
-    inner = tl.arange(0, PADDED_WIDTH)
-    is_inner = (inner < WIDTH)[None]
-    places = columns[:, None] * WIDTH + inner[None]
-    factors = tl.load(matrix + places, mask=is_inner, other=0.0)
-    later_factors = tl.load(matrix + distance * WIDTH + places, mask=is_inner, other=0.0)
-    await_inputs(EARLY)
-    normed = _normed_rows(x, norm_weight, row_count, WIDTH, PADDED_WIDTH, EPSILON, ROWS)
-    return _multiply_rows(normed, factors), _multiply_rows(normed, later_factors)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _project_to_memory_kernel(  # type: ignore[no-untyped-def]
-    x, norm_weight, matrix, bias, cosines, sines, query, kv, write_positions,
-    row_count, length, write_stride, row_stride, part_stride, head_stride,
-    WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr,
-    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr, PAIRS: tl.constexpr,
-    EARLY: tl.constexpr,
-):  # fmt: skip
-    launch_next(EARLY)
-    head = tl.program_id(0)
-    channels = tl.program_id(1) * PAIRS + tl.arange(0, PAIRS)
-    columns = head * 2 * HALF + channels
-    low, high = _two_products(
-        x, norm_weight, matrix, row_count, columns, HALF, WIDTH, PADDED_WIDTH, EPSILON, ROWS, EARLY
-    )
-    low += tl.load(bias + columns)[None].to(tl.float32)
-    high += tl.load(bias + columns + HALF)[None].to(tl.float32)
-    rows = tl.arange(0, ROWS)
-    _rotate_and_store(
-        low, high, rows, rows < row_count, head, channels, cosines, sines, query, kv, write_positions,
-        length, write_stride, row_stride, part_stride, head_stride, HEADS, KV_HEADS, HALF,
-    )  # fmt: skip
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _rotate_and_store(  # type: ignore[no-untyped-def]
+def rotate_and_store(  # type: ignore[no-untyped-def]
     low, high, rows, is_row, head, channels, cosines, sines, query, kv, write_positions,
     length, write_stride, row_stride, part_stride, head_stride,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr,
@@ -170,9 +101,49 @@ def _rotate_to_memory_kernel(  # type: ignore[no-untyped-def]
     await_inputs(EARLY)
     low = tl.load(projected + places).to(tl.float32)
     high = tl.load(projected + places + HALF).to(tl.float32)
-    _rotate_and_store(
+    rotate_and_store(
         low, high, rows, rows >= 0, head, channels, cosines, sines, query, kv, write_positions,
         length, write_stride, row_stride, part_stride, head_stride, HEADS, KV_HEADS, HALF,
+    )  # fmt: skip
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def attend_rows(  # type: ignore[no-untyped-def]
+    row_and_head, tile, part, query, kv, positions, attended, parts, counter,
+    length, query_count, capacity, positions_stride, row_stride, part_stride, head_stride, scale,
+    KV_HEADS: tl.constexpr, GROUPS: tl.constexpr, HEAD_WIDTH: tl.constexpr, PARTS: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr,
+):  # fmt: skip
+    """Attention of a tile of a row's queries over a part of its memory, for one head of keys."""
+    batch, kv_head = (row_and_head // KV_HEADS).to(tl.int64), row_and_head % KV_HEADS
+    queries_of_key = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    is_query = queries_of_key < GROUPS * length
+    group, column = queries_of_key // length, queries_of_key % length
+    heads = (batch * length + column) * (KV_HEADS * GROUPS) + kv_head * GROUPS + group
+    channels = tl.arange(0, HEAD_WIDTH)
+    places = heads[:, None] * HEAD_WIDTH + channels[None]
+    # A query sees its own position and earlier ones, so a program reads up to its latest query.
+    position = tl.load(positions + batch * positions_stride + column, mask=is_query, other=-1)
+    in_use = tl.minimum(tl.max(position, 0) + 1, capacity)
+    queries = tl.load(query + places, mask=is_query[:, None], other=0.0, cache_modifier=".cg") * scale
+    largest = tl.full((BLOCK_M,), float("-inf"), dtype=tl.float32)
+    weight_sum = tl.zeros((BLOCK_M,), dtype=tl.float32)
+    total = tl.zeros((BLOCK_M, HEAD_WIDTH), dtype=tl.float32)
+    memory = kv + batch * row_stride + kv_head * head_stride
+    part_slots = tl.cdiv(in_use, PARTS * BLOCK_S) * BLOCK_S
+    for start in range(part * part_slots, tl.minimum(in_use, (part + 1) * part_slots), BLOCK_S):
+        slots = start + tl.arange(0, BLOCK_S)
+        is_slot = slots < in_use
+        slot_places = slots[:, None] * HEAD_WIDTH + channels[None]
+        keys = tl.load(memory + slot_places, mask=is_slot[:, None], other=0.0, cache_modifier=".cg")
+        values = tl.load(
+            memory + part_stride + slot_places, mask=is_slot[:, None], other=0.0, cache_modifier=".cg"
+        )
+        seen = is_slot[None] & (slots[None] <= position[:, None])
+        largest, weight_sum, total = softmax_step(queries, keys, values, seen, largest, weight_sum, total)
+    store_attention(
+        largest, weight_sum, total, heads, is_query, attended, parts, counter, part, query_count,
+        HEAD_WIDTH, PARTS,
     )  # fmt: skip
 
 
@@ -184,75 +155,13 @@ def _attend_memory_kernel(  # type: ignore[no-untyped-def]
     BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     launch_next(EARLY)
-    batch, kv_head = (tl.program_id(0) // KV_HEADS).to(tl.int64), tl.program_id(0) % KV_HEADS
-    part = tl.program_id(2)
-    queries_of_key = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
-    is_query = queries_of_key < GROUPS * length
-    group, column = queries_of_key // length, queries_of_key % length
-    heads = (batch * length + column) * (KV_HEADS * GROUPS) + kv_head * GROUPS + group
-    channels = tl.arange(0, HEAD_WIDTH)
-    places = heads[:, None] * HEAD_WIDTH + channels[None]
     await_inputs(EARLY)
-    # A query sees its own position and earlier ones, so a program reads up to its latest query.
-    position = tl.load(positions + batch * positions_stride + column, mask=is_query, other=-1)
-    in_use = tl.minimum(tl.max(position, 0) + 1, capacity)
-    queries = tl.load(query + places, mask=is_query[:, None], other=0.0) * scale
-    largest = tl.full((BLOCK_M,), float("-inf"), dtype=tl.float32)
-    weight_sum = tl.zeros((BLOCK_M,), dtype=tl.float32)
-    total = tl.zeros((BLOCK_M, HEAD_WIDTH), dtype=tl.float32)
-    memory = kv + batch * row_stride + kv_head * head_stride
-    part_slots = tl.cdiv(in_use, PARTS * BLOCK_S) * BLOCK_S
-    for start in range(part * part_slots, tl.minimum(in_use, (part + 1) * part_slots), BLOCK_S):
-        slots = start + tl.arange(0, BLOCK_S)
-        is_slot = slots < in_use
-        slot_places = slots[:, None] * HEAD_WIDTH + channels[None]
-        keys = tl.load(memory + slot_places, mask=is_slot[:, None], other=0.0)
-        values = tl.load(memory + part_stride + slot_places, mask=is_slot[:, None], other=0.0)
-        seen = is_slot[None] & (slots[None] <= position[:, None])
-        largest, weight_sum, total = softmax_step(queries, keys, values, seen, largest, weight_sum, total)
-    store_attention(
-        largest, weight_sum, total, heads, is_query, attended, parts,
-        counters + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), part, query_count,
-        HEAD_WIDTH, PARTS,
+    attend_rows(
+        tl.program_id(0), tl.program_id(1), tl.program_id(2), query, kv, positions, attended, parts,
+        counters + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1),
+        length, query_count, capacity, positions_stride, row_stride, part_stride, head_stride, scale,
+        KV_HEADS, GROUPS, HEAD_WIDTH, PARTS, BLOCK_M, BLOCK_S,
     )  # fmt: skip
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _add_vector_product_kernel(  # type: ignore[no-untyped-def]
-    x, matrix, residual, result, row_count,
-    INNER: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, OUTPUTS: tl.constexpr, DEPTH: tl.constexpr,
-    EARLY: tl.constexpr,
-):  # fmt: skip
-    launch_next(EARLY)
-    rows, columns = tl.arange(0, ROWS), tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
-    is_row = (rows < row_count)[:, None]
-    places = rows[:, None] * WIDTH + columns[None]
-    await_inputs(EARLY)
-    total = tl.load(residual + places, mask=is_row, other=0.0)
-    products = tl.zeros((ROWS, OUTPUTS, DEPTH), dtype=tl.float32)
-    for start in tl.static_range(0, INNER, DEPTH):
-        inner = start + tl.arange(0, DEPTH)
-        is_inner = (inner < INNER)[None]
-        vectors = tl.load(x + rows[:, None] * INNER + inner[None], mask=is_row & is_inner, other=0.0)
-        factors = tl.load(matrix + columns[:, None] * INNER + inner[None], mask=is_inner, other=0.0)
-        products += vectors[:, None, :] * factors.to(tl.float32)[None]
-    tl.store(result + places, total + tl.sum(products, 2), mask=is_row)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _project_gated_kernel(  # type: ignore[no-untyped-def]
-    x, norm_weight, matrix, result, row_count,
-    WIDTH: tl.constexpr, PADDED_WIDTH: tl.constexpr, EPSILON: tl.constexpr, INNER: tl.constexpr,
-    ROWS: tl.constexpr, GATES: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    launch_next(EARLY)
-    columns = tl.program_id(0) * GATES + tl.arange(0, GATES)
-    gate, up = _two_products(
-        x, norm_weight, matrix, row_count, columns, INNER, WIDTH, PADDED_WIDTH, EPSILON, ROWS, EARLY
-    )
-    rows = tl.arange(0, ROWS)
-    is_row = (rows < row_count)[:, None]
-    tl.store(result + rows[:, None] * INNER + columns[None], gate / (1.0 + tl.exp(-gate)) * up, mask=is_row)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -310,38 +219,6 @@ def embed_and_rotate(
     return embedded, cosines, sines
 
 
-def project_to_memory(
-    x: Tensor,
-    norm_weight: Tensor,
-    epsilon: float,
-    matrix: Tensor,
-    bias: Tensor,
-    rotation: tuple[Tensor, Tensor],
-    kv: Tensor,
-    write_positions: Tensor,
-) -> Tensor:
-    """Rotated queries, (B, T, heads * d) float32; rotated keys, and values, are written to the memory.
-
-    x: (B, T, C) float32, up to ``MAX_VECTORS`` rows in all, normed by their root mean square. matrix: ((heads
-    + 2 kv_heads) d, C). bias: as many. rotation: cosines and signed sines, (B, 1, T, d) float32 each. kv: (B,
-    2, kv_heads, positions, d), the last two axes contiguous. write_positions: (B, T) int64.
-    """
-    batch, length, width = x.shape
-    kv_heads, head_width = kv.shape[2], kv.shape[4]
-    all_heads, half = len(matrix) // head_width, head_width // 2
-    heads = all_heads - 2 * kv_heads
-    query = x.new_empty(batch, length, heads * head_width)
-    _project_to_memory_kernel[all_heads, half // _CHANNEL_PAIRS](
-        x, norm_weight, matrix, bias, *rotation, query, kv, write_positions,
-        batch * length, length, write_positions.stride(0), *kv.stride()[:3],
-        WIDTH=width, PADDED_WIDTH=triton.next_power_of_2(width), EPSILON=epsilon,
-        HEADS=heads, KV_HEADS=kv_heads, HALF=half,
-        ROWS=triton.next_power_of_2(batch * length), PAIRS=_CHANNEL_PAIRS,
-        **launch_options(x.device),
-    )  # fmt: skip
-    return query
-
-
 def rotate_to_memory(
     projected: Tensor, rotation: tuple[Tensor, Tensor], kv: Tensor, write_positions: Tensor
 ) -> Tensor:
@@ -370,46 +247,17 @@ def attend_memory(query: Tensor, kv: Tensor, positions: Tensor, capacity: int, c
     kv_heads, head_width = kv.shape[2], kv.shape[4]
     heads = inner // head_width
     attended = torch.empty_like(query)
-    grid = (batch * kv_heads, triton.cdiv(heads // kv_heads * length, _QUERIES))
-    parts = attention_parts(grid[0] * grid[1], capacity, _SLOTS)
+    grid = (batch * kv_heads, triton.cdiv(heads // kv_heads * length, QUERIES))
+    parts = attention_parts(grid[0] * grid[1], capacity, SLOTS)
     _attend_memory_kernel[*grid, parts](
         query, kv, positions, attended,
         part_buffer(parts, batch * length * heads, head_width, query.device), counters,
         length, batch * length * heads, capacity, positions.stride(0), *kv.stride()[:3],
         LOG2_E * head_width**-0.5,
         KV_HEADS=kv_heads, GROUPS=heads // kv_heads, HEAD_WIDTH=head_width, PARTS=parts,
-        BLOCK_M=_QUERIES, BLOCK_S=_SLOTS, **launch_options(query.device),
+        BLOCK_M=QUERIES, BLOCK_S=SLOTS, **launch_options(query.device),
     )  # fmt: skip
     return attended
-
-
-def add_vector_product(x: Tensor, matrix: Tensor, residual: Tensor) -> Tensor:
-    """``residual + x @ matrix.T``: (..., C) float32, as residual; up to ``MAX_VECTORS`` rows. x: (..., D)."""
-    width, inner = matrix.shape
-    count = x.numel() // inner
-    result = torch.empty_like(residual)
-    _add_vector_product_kernel[(width // _OUTPUTS,)](
-        x, matrix, residual, result, count,
-        INNER=inner, WIDTH=width, ROWS=triton.next_power_of_2(count), OUTPUTS=_OUTPUTS, DEPTH=_DEPTH,
-        **launch_options(x.device),
-    )  # fmt: skip
-    return result
-
-
-def project_gated(x: Tensor, norm_weight: Tensor, epsilon: float, matrix: Tensor) -> Tensor:
-    """``silu(gate) * up`` of rows normed by their root mean square: (..., D) float32.
-
-    x: (..., C), up to ``MAX_VECTORS`` rows. matrix: (2 D, C), gates first.
-    """
-    width, inner = matrix.shape[1], len(matrix) // 2
-    count = x.numel() // width
-    result = x.new_empty(*x.shape[:-1], inner)
-    _project_gated_kernel[(inner // _GATES,)](
-        x, norm_weight, matrix, result, count,
-        WIDTH=width, PADDED_WIDTH=triton.next_power_of_2(width), EPSILON=epsilon, INNER=inner,
-        ROWS=triton.next_power_of_2(count), GATES=_GATES, **launch_options(x.device),
-    )  # fmt: skip
-    return result
 
 
 def add_and_norm(

@@ -38,9 +38,10 @@ from ...networks.cuda_graphs import CapturedSteps, GraphMemoryPool, StagingBuffe
 from .decoding import DecodeTurn, RowRequest, collect_requests
 from .device_sampling import (
     NO_ID,
+    ChosenIds,
+    InputPlaces,
     SamplingInputs,
-    after_choice,
-    choose_ids,
+    choose_and_place,
     default_sampling_inputs,
     write_sampling_inputs,
 )
@@ -256,17 +257,18 @@ class _CapturedStep:
         rows = torch.arange(self._key.rows, device=inputs.last.device)
         hidden = self._run_lm(inputs.indices, inputs.positions, inputs.write_positions)[rows, inputs.last]
         # (B, hidden) and (B,): of each row the last input.
-        position, sampling = inputs.positions[rows, inputs.last], inputs.sampling
-        answers = [choose_ids(self._lm.logits(hidden), sampling)]
+        chosen = self._choose(hidden, inputs.positions[rows, inputs.last], inputs.sampling)
+        answers = [chosen.answers]
         for _ in range(self._ids_per_step - 1):
-            position, sampling = position + 1, after_choice(sampling, answers[-1])
-            write_position = torch.where(
-                inputs.is_active, position.clamp(max=self._state.capacity), self._state.capacity
-            )
-            indices = self._lm.speech_input_indices(answers[-1][:, :1])
-            hidden = self._run_lm(indices, position[:, None], write_position[:, None])[:, 0]
-            answers.append(choose_ids(self._lm.logits(hidden), sampling))
+            hidden = self._run_lm(chosen.indices, chosen.positions, chosen.write_positions)[:, 0]
+            chosen = self._choose(hidden, chosen.positions[:, 0], chosen.sampling)
+            answers.append(chosen.answers)
         return torch.stack(answers)
+
+    def _choose(self, hidden: Tensor, positions: Tensor, sampling: SamplingInputs) -> ChosenIds:
+        is_active = self._staging.on_device_tensors.is_active
+        places = InputPlaces(positions, is_active, self._state.capacity, self._lm.config.text_vocab_size)
+        return choose_and_place(self._lm.logits(hidden), sampling, places)
 
     def _run_lm(self, indices: Tensor, positions: Tensor, write_positions: Tensor) -> Tensor:
         """Hidden states of the inputs: (B, T, hidden)."""

@@ -2,8 +2,8 @@
 
 The random numbers are drawn on the host from each session's own source, two for each id; the second one is
 used if the first draw is a repetition. A session therefore samples the same ids on every device, except where
-logits differ by rounding. ``after_choice`` updates the inputs for the next id, so that a device can sample
-several ids without the host.
+logits differ by rounding. ``choose_and_place`` adds the inputs for the next id, so that a device can sample
+several ids without the host; on a card it is one kernel.
 
 Source: as ``sampling``.
 """
@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...networks.kernel_support import has_fused_kernels
+from ...networks.state import tensors
 from .sampling import SamplingContext, SamplingParameters
 
 NO_ID = -1  # pads a list of ids; also the result if no id can be chosen
@@ -73,6 +75,58 @@ def _write_ids(buffer: Tensor, row: int, ids: Sequence[int]) -> None:
         raise ValueError(f"{len(ids)} ids are listed; there is room for {buffer.shape[1]}")
     row_ids, first = buffer.numpy()[row], buffer.shape[1] - len(ids)
     row_ids[:first], row_ids[first:] = NO_ID, ids
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenIds:
+    """Ids of B rows, and what the next step of the language model takes."""
+
+    answers: Tensor  # (B, 2) int64, of ``choose_ids``
+    sampling: SamplingInputs
+    indices: Tensor  # (B, 1) int64, of the ids among all inputs
+    positions: Tensor  # (B, 1) int64
+    write_positions: Tensor  # (B, 1) int64
+
+
+@dataclass(frozen=True, slots=True)
+class InputPlaces:
+    """Where the inputs of B rows are that gave the logits."""
+
+    positions: Tensor  # (B,) int64
+    is_active: Tensor  # (B,) bool; inputs of other rows are written to the position ``capacity``
+    capacity: int  # positions of a row's memory
+    first_index: int  # of the speech ids among all inputs
+
+
+def choose_and_place(logits: Tensor, inputs: SamplingInputs, places: InputPlaces) -> ChosenIds:
+    """``choose_ids`` and ``after_choice``, and the places of the ids as the next inputs."""
+    if has_fused_kernels(logits.device):
+        return _choose_in_one_kernel(logits, inputs, places)
+    answers = choose_ids(logits, inputs)
+    positions = places.positions + 1
+    writes = torch.where(places.is_active, positions.clamp(max=places.capacity), places.capacity)
+    return ChosenIds(
+        answers,
+        after_choice(inputs, answers),
+        places.first_index + answers[:, :1].clamp(min=0),
+        positions[:, None],
+        writes[:, None],
+    )
+
+
+def _choose_in_one_kernel(logits: Tensor, inputs: SamplingInputs, places: InputPlaces) -> ChosenIds:
+    from ..kernels import sampling_kernel
+
+    answers, used, recent, indices, positions, writes = sampling_kernel.choose_and_place(
+        logits,
+        tuple(tensors(inputs)),
+        places.positions,
+        places.is_active,
+        capacity=places.capacity,
+        first_index=places.first_index,
+    )
+    following = replace(inputs, uniforms_used=used, recent_ids=recent)
+    return ChosenIds(answers, following, indices, positions, writes)
 
 
 def choose_ids(logits: Tensor, inputs: SamplingInputs) -> Tensor:

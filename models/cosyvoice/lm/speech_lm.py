@@ -13,7 +13,7 @@ decoder is Qwen2 (arXiv:2407.10671): RMS norm, rotary positions, grouped queries
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,11 @@ from ...networks.layers import Linear, load_weights
 from ...networks.precision import MatrixRole, linear_class
 from ..config import TEXT_EMBEDDING_KEY, TIED_HEAD_KEY, CosyVoiceVersion, SpeechLmConfig
 from .generation import LmInput, lm_input_index
+
+if TYPE_CHECKING:
+    from ..kernels.decoder_layers import DecoderWeights
+
+MAX_FUSED_ROWS = 4  # of a step whose layers are one kernel; more have no registers there
 
 
 class LmNetwork(Protocol):
@@ -69,6 +74,8 @@ class SpeechLm(nn.Module):
             for layer in range(config.layers)
         )
         self._rotary_periods: Tensor | None = None
+        self._decoder_weights: DecoderWeights | None = None
+        self._few_part_counters: Tensor | None = None
         self.norm = _RmsNorm(config.hidden, config.norm_epsilon)
         head = linear_class(precision, MatrixRole.OTHER, 1)
         self.head = head(config.hidden, config.speech_vocab_size, bias=config.version is CosyVoiceVersion.V2)
@@ -116,10 +123,6 @@ class SpeechLm(nn.Module):
         """
         return lm_input_index(self.config, lm_input)
 
-    def speech_input_indices(self, ids: Tensor) -> Tensor:
-        """``input_index`` of speech ids (...) int64; ids out of range are clamped into it."""
-        return self.config.text_vocab_size + ids.clamp(0, self.config.speech_vocab_size - 1)
-
     def embed(self, indices: Tensor) -> Tensor:
         """Embed indices of ``input_index``: (...) int64 to (..., hidden)."""
         embedded: Tensor = self.text_embedding(indices.clamp(max=self.config.text_vocab_size - 1))
@@ -142,7 +145,15 @@ class SpeechLm(nn.Module):
         embedded, cos, sin = embed_and_rotate(
             indices.contiguous(), positions.contiguous(), tables, self._periods()
         )
-        return embedded, LmStepPlan(attention, cos, sin, positions, _part_counters(positions, self.config))
+        return embedded, LmStepPlan(attention, cos, sin, positions, self._counters(positions))
+
+    def _counters(self, positions: Tensor) -> Tensor:
+        """As of ``_part_counters``; those of a few rows are made once, because kernels leave them 0."""
+        if positions.numel() > MAX_FUSED_ROWS:
+            return _part_counters(positions, self.config)
+        if self._few_part_counters is None:
+            self._few_part_counters = _part_counters(positions.new_zeros(MAX_FUSED_ROWS), self.config)
+        return self._few_part_counters
 
     def _periods(self) -> Tensor:
         """As of ``rotary_periods``; made once, before a step is captured."""
@@ -165,10 +176,34 @@ class SpeechLm(nn.Module):
 
     def run_layers(self, x: Tensor, kv: Tensor, plan: "LmStepPlan") -> Tensor:
         """Run the layers and the final norm on (B, T, hidden), with the ``kv`` of a state."""
+        if self.has_fused_kernels and x.shape[0] * x.shape[1] <= MAX_FUSED_ROWS:
+            return self._run_fused_layers(x, kv, plan)
         for index, layer in enumerate(self.layers):
             x = layer(x, kv[:, index], plan)
         normed: Tensor = self.norm(x)
         return normed
+
+    def _run_fused_layers(self, x: Tensor, kv: Tensor, plan: "LmStepPlan") -> Tensor:
+        from ..kernels.decoder_layers import run_decoder
+        from ..kernels.lm_kernels import add_and_norm
+
+        x = run_decoder(
+            x,
+            self._fused_weights(),
+            (plan.cos, plan.sin),
+            kv,
+            plan.positions,
+            plan.attention.write_positions,
+            plan.attention.attended_positions,
+            plan.part_counters,
+        )
+        return add_and_norm(x, None, self.norm.weight, self.norm.epsilon, torch.float32)[1]
+
+    def _fused_weights(self) -> "DecoderWeights":
+        """Weights of all layers, one behind the other; made once, before a step is captured."""
+        if self._decoder_weights is None:
+            self._decoder_weights = _join_layers(cast(list[_DecoderLayer], list(self.layers)))
+        return self._decoder_weights
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores before softmax: (..., hidden) to (..., speech_vocab_size)."""
@@ -257,7 +292,7 @@ class _DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, kv: Tensor, plan: LmStepPlan) -> Tensor:
         if self.has_fused_kernels(x.device):
-            return self._forward_fused(x, kv, plan)
+            return self._multiply_apart(x, kv, plan)
         x = x + self.output(self._attend(self.qkv(self.attention_norm(x)), kv, plan))
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
         x = x + self.down(functional.silu(gate).mul_(up))
@@ -270,35 +305,8 @@ class _DecoderLayer(nn.Module):
             return False
         return has_fused_kernels(device, powers=[self.width // 2], multiples=matrix.shape)
 
-    def _forward_fused(self, x: Tensor, kv: Tensor, plan: LmStepPlan) -> Tensor:
-        from ..kernels.lm_kernels import MAX_VECTORS
-
-        if x.shape[0] * x.shape[1] > MAX_VECTORS:
-            return self._multiply_apart(x, kv, plan)
-        return self._multiply_vectors(x, kv, plan)
-
-    def _multiply_vectors(self, x: Tensor, kv: Tensor, plan: LmStepPlan) -> Tensor:
-        """A layer of a few rows, with the products in the kernels."""
-        from ..kernels.lm_kernels import add_vector_product, attend_memory, project_gated, project_to_memory
-
-        qkv, output, gate_up, down = (
-            layer.matrix for layer in (self.qkv, self.output, self.gate_up, self.down)
-        )
-        bias, norm, rotation = self.qkv.bias, self.attention_norm, (plan.cos, plan.sin)
-        assert qkv is not None and bias is not None and output is not None
-        assert gate_up is not None and down is not None
-        query = project_to_memory(
-            x, norm.weight, norm.epsilon, qkv, bias, rotation, kv, plan.attention.write_positions
-        )
-        attended = attend_memory(
-            query, kv, plan.positions, plan.attention.attended_positions, plan.part_counters
-        )
-        x = add_vector_product(attended, output, x)
-        norm = self.mlp_norm
-        return add_vector_product(project_gated(x, norm.weight, norm.epsilon, gate_up), down, x)
-
     def _multiply_apart(self, x: Tensor, kv: Tensor, plan: LmStepPlan) -> Tensor:
-        """A layer of many rows, with the products between the kernels."""
+        """A layer of many rows in kernels, with the products between them."""
         from ..kernels.lm_kernels import add_and_norm, attend_memory, gate, rotate_to_memory
 
         assert self.down.matrix is not None
@@ -327,6 +335,31 @@ class _DecoderLayer(nn.Module):
         )
         attended = attended.reshape(rows, self.heads, columns, self.width)
         return attended.transpose(1, 2).reshape(rows, columns, -1)
+
+
+def _join_layers(layers: Sequence[_DecoderLayer]) -> "DecoderWeights":
+    """Weights for ``run_decoder``. The matrices of the layers become parts of them, so that none is twice."""
+    from ..kernels.decoder_layers import DecoderWeights, new_decoder_counters
+
+    def joined(name: str) -> Tensor:
+        linears = [cast(Linear, layer.get_submodule(name)) for layer in layers]
+        whole = torch.stack([cast(Tensor, linear.matrix) for linear in linears])
+        for linear, part in zip(linears, whole, strict=True):
+            linear.matrix = part
+        return whole
+
+    first = layers[0]
+    return DecoderWeights(
+        torch.stack([layer.attention_norm.weight for layer in layers]),
+        joined("qkv"),
+        torch.stack([cast(Tensor, layer.qkv.bias) for layer in layers]),
+        joined("output"),
+        torch.stack([layer.mlp_norm.weight for layer in layers]),
+        joined("gate_up"),
+        joined("down"),
+        first.attention_norm.epsilon,
+        new_decoder_counters(len(layers), first.mlp_norm.weight.device),
+    )
 
 
 def fuse_weights(config: SpeechLmConfig, weights: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -174,13 +174,18 @@ class _PaddedRunner(StageRunner):
         y: Tensor = self._network.ups[stage](x)
         return y
 
-    def source_branch(self, stage: int) -> Tensor:
+    def add_source(self, stage: int, x: Tensor) -> Tensor:
         down = self._network.source_downs[stage](self._spectrum)
-        y: Tensor = self._network.source_resblocks[stage](down)
+        y: Tensor = self._network.source_resblocks[stage](down, x)
         return y
 
     def residual_mean(self, blocks: Sequence[ResBlock], x: Tensor) -> Tensor:
-        return sum(block(x) for block in blocks) / len(blocks)  # type: ignore[no-any-return]
+        *others, last = blocks
+        total: Tensor | None = None
+        for block in others:
+            total = block(x, total)
+        mean: Tensor = last(x, total, 1 / len(blocks))
+        return mean
 
     def post(self, x: Tensor) -> Tensor:
         return self._network.conv_post.same_padded(x)

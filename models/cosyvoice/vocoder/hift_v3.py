@@ -28,7 +28,7 @@ from torch import Tensor
 from ...networks.weight_norm import WeightNormConv, join_columns
 from ..config import MEL_BANDS, HiftConfig
 from ..config import VOCODER_LOOKAHEAD_FRAMES as LOOKAHEAD_FRAMES
-from .layers import F0_LAYERS, HiftNetwork, ResBlock, StageRunner, turns_per_sample
+from .layers import F0_LAYERS, HiftNetwork, ResBlock, StageRunner, scaled_sum, turns_per_sample
 
 F0_LOOKAHEAD_FRAMES = 3
 F0_KERNEL = 3  # of the causal layers behind the first
@@ -61,11 +61,18 @@ class _VocoderContexts:
         y: Tensor = conv(with_context)
         return y
 
-    def run_block(self, block: ResBlock, x: Tensor) -> Tensor:
-        """Run a residual block: (B, C, T) -> (B, C, T)."""
+    def run_block(
+        self, block: ResBlock, x: Tensor, total: Tensor | None = None, factor: float = 1.0
+    ) -> Tensor:
+        """Run a residual block, and add a total: (B, C, T) -> ``factor`` times both, (B, C, T)."""
+        if block.has_fused_kernels:
+            contexts = [next(self._contexts) for _ in block.fused_convs]
+            x, following = block.run_fused(x, contexts, total, factor)
+            self.following += following
+            return x
         for first, dilated, second, plain in block.pairs():
             x = x + self.run(plain, second(self.run(dilated, first(x))))
-        return x
+        return scaled_sum(x, total, factor)
 
 
 class _UpsampleConv(WeightNormConv):
@@ -100,14 +107,18 @@ class _CausalRunner(StageRunner):
         assert isinstance(up, _UpsampleConv)
         return self._contexts.run(up, x.repeat_interleave(up.factor, 2))
 
-    def source_branch(self, stage: int) -> Tensor:
+    def add_source(self, stage: int, x: Tensor) -> Tensor:
         down = self._network.source_downs[stage](self._spectrum[:, :, self._first_spectrum(stage) :])
         block = self._network.source_resblocks[stage]
         assert isinstance(block, ResBlock)
-        return self._contexts.run_block(block, down)
+        return self._contexts.run_block(block, down, x)
 
     def residual_mean(self, blocks: Sequence[ResBlock], x: Tensor) -> Tensor:
-        return torch.stack([self._contexts.run_block(block, x) for block in blocks]).mean(0)
+        *others, last = blocks
+        total: Tensor | None = None
+        for block in others:
+            total = self._contexts.run_block(block, x, total)
+        return self._contexts.run_block(last, x, total, 1 / len(blocks))
 
     def post(self, x: Tensor) -> Tensor:
         return self._contexts.run(self._network.conv_post, x)

@@ -13,14 +13,20 @@ ConvRNNF0Predictor), transformer/activation.py (Snake).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...networks.kernel_support import has_fused_kernels
 from ...networks.layers import PreparedModule
+from ...networks.precision import split_matrix
 from ...networks.weight_norm import WeightNormConv
 from ..config import MEL_BANDS, HiftConfig
+
+if TYPE_CHECKING:
+    from ..kernels.vocoder_kernels import VocoderConv
 
 FINAL_LEAKY_SLOPE = 0.01  # before conv_post; upstream leaves torch's default there
 MAX_MAGNITUDE = 1e2  # of a spectrum; upstream clips there too
@@ -40,7 +46,7 @@ class Snake(nn.Module):
         return x + (x * alpha).sin().square() / (alpha + 1e-9)
 
 
-class ResBlock(nn.Module):
+class ResBlock(PreparedModule):
     """Pairs of snake-activated convolutions, the first of each pair dilated; each pair adds to its input."""
 
     def __init__(self, channels: int, kernel: int, dilations: tuple[int, ...]) -> None:
@@ -51,6 +57,7 @@ class ResBlock(nn.Module):
         self.convs2 = nn.ModuleList([WeightNormConv(channels, channels, kernel) for _ in dilations])
         self.activations1 = nn.ModuleList([Snake(channels) for _ in dilations])
         self.activations2 = nn.ModuleList([Snake(channels) for _ in dilations])
+        self.fused_convs: list[VocoderConv | None] = []  # in running order
 
     def pairs(self) -> Iterator[tuple[nn.Module, WeightNormConv, nn.Module, WeightNormConv]]:
         """(snake, dilated convolution, snake, plain convolution) of each pair, in running order."""
@@ -59,11 +66,66 @@ class ResBlock(nn.Module):
             assert isinstance(dilated, WeightNormConv) and isinstance(plain, WeightNormConv)
             yield first, dilated, second, plain
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x: (B, C, T) with zeros beyond both ends -> (B, C, T)."""
+    def prepare(self) -> None:
+        """Split the weights for the kernels, where there are such kernels."""
+        self.fused_convs = [fused for pair in self.pairs() for fused in _fused_pair(*pair)]
+
+    @property
+    def has_fused_kernels(self) -> bool:
+        """Whether kernels compute the block: not in training, where nothing is prepared."""
+        convs = [conv for conv in self.fused_convs if conv is not None]
+        return len(convs) == 2 * len(self.convs1) and has_fused_kernels(convs[0].bias.device)
+
+    def forward(self, x: Tensor, total: Tensor | None = None, factor: float = 1.0) -> Tensor:
+        """x, total: (B, C, T) with zeros beyond both ends -> ``factor`` times both sums, (B, C, T)."""
+        if self.has_fused_kernels:
+            return self.run_fused(x, None, total, factor)[0]
         for first, dilated, second, plain in self.pairs():
             x = x + plain.same_padded(second(dilated.same_padded(first(x))))
-        return x
+        return scaled_sum(x, total, factor)
+
+    def run_fused(
+        self, x: Tensor, contexts: Sequence[Tensor] | None, total: Tensor | None = None, factor: float = 1.0
+    ) -> tuple[Tensor, list[Tensor]]:
+        """As ``forward``, or from a context of each convolution; the second result are the next contexts."""
+        from ..kernels.vocoder_kernels import convolve
+
+        following, last = [], len(self.fused_convs) - 1
+        for index, conv in enumerate(self.fused_convs):
+            context = None if contexts is None else contexts[index]
+            assert conv is not None
+            if index % 2 == 0:
+                hidden, after = convolve(x, conv, context=context)
+            elif index < last:
+                x, after = convolve(hidden, conv, context=context, residual=x)
+            else:
+                x, after = convolve(hidden, conv, context=context, residual=x, total=total, factor=factor)
+            following.append(after)
+        return x, following
+
+
+def scaled_sum(x: Tensor, total: Tensor | None, factor: float) -> Tensor:
+    """``factor * (x + total)``."""
+    y = x if total is None else x + total
+    return y if factor == 1 else y * factor
+
+
+def _fused_pair(
+    first: nn.Module, dilated: WeightNormConv, second: nn.Module, plain: WeightNormConv
+) -> "Iterator[VocoderConv | None]":
+    """The convolutions of a pair for the kernels; None where there are none for their widths or device."""
+    width = dilated.inputs
+    if not has_fused_kernels(dilated.weight.device, multiples=[width]):
+        yield from (None, None)
+        return
+    from ..kernels.vocoder_kernels import VocoderConv
+
+    assert isinstance(first, Snake) and isinstance(second, Snake)
+    snakes = {dilated: (first.alpha.data, second.alpha.data), plain: (None, None)}
+    for conv, (snake, output_snake) in snakes.items():
+        # (C, C, taps), on a CPU as an image -> (C, taps * C)
+        matrix = conv.weight.reshape(width, width, conv.kernel).permute(0, 2, 1).flatten(1)
+        yield VocoderConv(split_matrix(matrix), conv.bias.data, conv.dilation, snake, output_snake)
 
 
 class HarmonicSource(nn.Module):
@@ -182,8 +244,8 @@ class StageRunner(ABC):
         """x: (B, C, T) -> (B, C / 2, rate T)."""
 
     @abstractmethod
-    def source_branch(self, stage: int) -> Tensor:
-        """What the source adds after an upsampling stage: (B, C, T)."""
+    def add_source(self, stage: int, x: Tensor) -> Tensor:
+        """x: (B, C, T), and what the source adds after an upsampling stage."""
 
     @abstractmethod
     def residual_mean(self, blocks: Sequence[ResBlock], x: Tensor) -> Tensor:
@@ -257,7 +319,7 @@ class HiftNetwork(nn.Module):
             if runner.is_beginning and stage == last:
                 # Spectra are centred: a signal of n hops has n + 1 of them.
                 x = F.pad(x, (1, 0), mode="reflect")
-            x = x + runner.source_branch(stage)
+            x = runner.add_source(stage, x)
             x = runner.residual_mean(self.stage_blocks(stage), x)
         return runner.post(F.leaky_relu(x, FINAL_LEAKY_SLOPE))
 

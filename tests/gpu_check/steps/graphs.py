@@ -115,6 +115,9 @@ def _vocoder_findings(vocoder: Vocoder, device: torch.device) -> Iterator[Findin
     found, found_s = _vocoded(vocoder, device, graphs.step)
     expected, expected_s = _vocoded(vocoder, device, lambda *chunk: step_together(vocoder, *chunk))
     yield Finding("samples of graphs from those without, largest", largest_distance(found, expected))
+    with without_fused_kernels():
+        of_torch, _ = _vocoded(vocoder, device, lambda *chunk: step_together(vocoder, *chunk))
+    yield Finding("samples of fused kernels from torch's, largest", largest_distance(expected, of_torch))
     yield Finding(f"vocoder, a step of {_ROWS} with graphs", 1000 * found_s, "ms")
     yield Finding(f"vocoder, a step of {_ROWS} without", 1000 * expected_s, "ms")
 

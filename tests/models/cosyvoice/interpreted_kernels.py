@@ -9,28 +9,34 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion, DitConfig, SpeechLmConfig, UnetConfig
 from vivavoce.models.cosyvoice.flow import dit, unet
 from vivavoce.models.cosyvoice.flow.attention_memory import PagedBuffers
-from vivavoce.models.cosyvoice.flow.attention_plan import PagedAttentionPlan, PagePlacement, make_paged_plan
+from vivavoce.models.cosyvoice.flow.attention_plan import PagePlacement, make_paged_plan
 from vivavoce.models.cosyvoice.flow.policy import CacheForm
-from vivavoce.models.cosyvoice.kernels import flow_kernels, fused_kernels, lm_kernels
-from vivavoce.models.cosyvoice.lm import speech_lm
+from vivavoce.models.cosyvoice.kernels import decoder_layers, flow_kernels, fused_kernels, lm_kernels
+from vivavoce.models.cosyvoice.lm import device_sampling, speech_lm
+from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, SamplingParameters
+from vivavoce.models.cosyvoice.vocoder import normal_noise
+from vivavoce.models.cosyvoice.vocoder.hift_v3 import _VocoderContexts
+from vivavoce.models.cosyvoice.vocoder.layers import ResBlock
 from vivavoce.models.decoding.kv_memory import plan_kv_step
+from vivavoce.models.decoding.uniforms import seeded_uniforms
 from vivavoce.models.devices.execution import Precision
-from vivavoce.models.networks import layers
-from vivavoce.models.networks.precision import LARGEST_FACTOR, MatrixRole, linear_class, split_matrix
+from vivavoce.models.devices.torch_devices import CPU
+from vivavoce.models.networks import kernel_support, layers
+from vivavoce.models.networks.precision import LARGEST_FACTOR, split_matrix
 from vivavoce.models.networks.state import map_state, tensors
 
-_HEADS, _BLOCK = 2, 10
+_HEADS = 2
+_NORMS = ("attention_norm", "mlp_norm")
 
 
 @torch.no_grad()
@@ -38,16 +44,18 @@ def errors() -> Iterator[tuple[str, float]]:
     """The largest error of each kernel."""
     torch.manual_seed(0)
     yield from _split_matrix()
-    yield from _transformer_block()
-    yield from _convolutions()
+    yield from _products()
     yield from _estimator_step(
         unet.FlowUnet(UnetConfig(channels=32, head_width=16, heads=_HEADS, blocks=1, mid_blocks=1))
     )
-    yield from _estimator_step(dit.FlowDit(DitConfig(width=64, head_width=64, heads=_HEADS, depth=2)))
+    yield from _estimator_step(dit.FlowDit(DitConfig(width=64, head_width=64, heads=_HEADS, depth=1)))
+    yield from _vocoder_block()
     for precision in (Precision.FP32, Precision.FP16):
-        yield from _language_model_layer(precision)
+        yield from _language_model_layers(precision)
     for version in CosyVoiceVersion:
         yield from _embedding(version)
+    yield from _sampling()
+    yield from _noise()
 
 
 def _split_matrix() -> Iterator[tuple[str, float]]:
@@ -59,135 +67,124 @@ def _split_matrix() -> Iterator[tuple[str, float]]:
     yield "halves", float((left_out - matrix.abs() * 2.0**-22).max() / 2.0**-36)
 
 
-def _transformer_block() -> Iterator[tuple[str, float]]:
-    """Rows at different frames, some with unused pages, one with pages of another; some slots unseen.
-
-    Programs that attend to 16 slots at once have the slots of a row in four parts, of which some are empty.
-    """
-    x, norm = torch.randn(4, 20, 64), _drawn_norm(64)
-    matrix = torch.randn(3 * 128, 64) / 8
-    table = torch.tensor([[1, 2, 3, 4, 0], [5, 6, 0, 0, 0], [7, 8, 9, 0, 0], [1, 2, 10, 11, 0]])
-    written = torch.tensor([[3, 4, 9], [5, 6, 9], [8, 9, 9], [10, 11, 9]])[:, :2]
-    slots_in_use = torch.tensor([40, 17, 30, 33])
-    visible = torch.arange(50) < slots_in_use[:, None, None, None]
-    visible = visible & (torch.rand(4, 1, 20, 50) > 0.3)
-    visible[2, :, 3] = False
-    counters = torch.zeros(4 * _HEADS * 2, dtype=torch.int32)  # of 16 and of 4 frames
-    unused = torch.zeros(0)
-    plan = PagedAttentionPlan(table, written, unused, unused, visible, slots_in_use, None, (0, 0), counters)
-    normed = fused_kernels.layer_norm(x, norm)
-    yield "norm", _distance(normed, norm(x))
-    projected = F.linear(norm(x), matrix)
-    for dtype in (torch.float16, torch.float32):
-        pools = torch.randn(16, 3, 2, _BLOCK, 128).to(dtype)
-        pool, expected_pool = pools.clone()[:, 1], pools.clone()[:, 1]
-        query = flow_kernels.project_to_pages(normed, split_matrix(matrix), None, pool, written)
-        keys_values = projected[..., 128:].reshape(4, 20, 2, 128).transpose(1, 2)
-        expected_pool[written] = keys_values.reshape(4, 2, 2, _BLOCK, 128).transpose(1, 2).to(dtype)
-        yield "queries", _distance(query, projected[..., :128])
-        yield f"pages in {dtype}", _distance(pool.float(), expected_pool.float())
-        read = pool[table].transpose(1, 2).flatten(2, 3).float()
-        parts = (part.unflatten(2, (_HEADS, -1)).transpose(1, 2) for part in (query, read[:, 0], read[:, 1]))
-        expected = F.scaled_dot_product_attention(*parts, visible).transpose(1, 2).flatten(2).nan_to_num()
-        yield (
-            "attention over pages",
-            _distance(flow_kernels.attend_pages(query, pool, plan, _HEADS), expected),
-        )
-        with patch.object(flow_kernels, "_SLOTS", 16):
-            attended = flow_kernels.attend_pages(query, pool, plan, _HEADS)
-        yield "attention in parts", _distance(attended, expected)
-        yield "counters", float(counters.abs().max())
-    attended, bias = torch.randn(4, 20, 128), torch.randn(64)
-    matrix = torch.randn(64, 128) / 8
-    added = fused_kernels.product(attended, split_matrix(matrix), bias, residual=x)
-    yield "product and residual", _distance(added, x + F.linear(attended, matrix, bias))
-    matrix, bias = torch.randn(128, 64) / 8, torch.randn(128)
-    projected = fused_kernels.product(normed, split_matrix(matrix), bias, activation="gelu")
-    yield "product, GELU", _distance(projected, F.gelu(F.linear(norm(x), matrix, bias)))
-    with patch.object(fused_kernels, "BUSY_PROGRAMS", 1):
-        large = fused_kernels.product(normed, split_matrix(matrix), bias, activation="gelu")
-    yield "product in large tiles", _distance(large, projected)
-
-
-def _convolutions() -> Iterator[tuple[str, float]]:
+def _products() -> Iterator[tuple[str, float]]:
     x, norm = torch.randn(3, 20, 64), _drawn_norm(64)
-    matrix, bias = torch.randn(32, 3 * 64) / 8, torch.randn(32)
+    matrix, bias, residual = torch.randn(64, 64) / 8, torch.randn(64), torch.randn(3, 20, 64)
+    added = fused_kernels.product(x, split_matrix(matrix), bias, residual=residual)
+    yield "product and residual", _distance(added, residual + F.linear(x, matrix, bias))
+    matrix = torch.randn(64, 3 * 64) / 8
     context = torch.randn(3, 400)[:, 7 : 7 + 2 * 64].unflatten(1, (2, 64))  # rows that are apart
     with_context = torch.cat([context, x], 1)
     columns = torch.cat([with_context[:, lag : lag + 20] for lag in range(3)], 2)
-    convolved = fused_kernels.product(with_context, split_matrix(matrix), bias)
+    convolved = fused_kernels.product(x, split_matrix(matrix), bias, context=context)
     yield "causal convolution", _distance(convolved, F.linear(columns, matrix, bias))
-    for offset in (None, torch.randn(1, 1, 64), torch.randn(3, 1, 64)):
-        expected = F.mish(norm(9 * x)) if offset is None else F.mish(norm(9 * x)) + offset
-        yield "norm and Mish", _distance(fused_kernels.norm_mish(9 * x, norm, offset), expected)
+    with patch.object(fused_kernels, "BUSY_PROGRAMS", 1):
+        fused_kernels.product_tile.cache_clear()
+        large = fused_kernels.product(x, split_matrix(matrix), bias, context=context)
+    fused_kernels.product_tile.cache_clear()
+    yield "product in large tiles", _distance(large, convolved)
+    yield "norm and Mish", _distance(fused_kernels.norm_mish(9 * x, norm), F.mish(norm(9 * x)))
 
 
 def _estimator_step(network: unet.FlowUnet | dit.FlowDit) -> Iterator[tuple[str, float]]:
-    """A whole step on pages, of chunks of which one ends early."""
+    """A whole step on pages: chunks of which one ends early; slots in several parts, some empty.
+
+    One row has unused pages, and both have pages of the same voice.
+    """
     _draw_and_prepare(network)
-    with patch("vivavoce.models.networks.precision.has_fused_kernels", return_value=True):
+    with patch.object(kernel_support, "runs_triton", return_value=True):
         network.prepare()
     places = PagePlacement(
         torch.tensor([100, 50]),
         torch.tensor([143, 100]),
-        torch.tensor([[1, 2, 3, 4], [5, 6, 7, 0]]),
+        torch.tensor([[1, 2, 3, 4], [1, 6, 7, 0]]),
         torch.tensor([[3], [6]]),
         torch.tensor([0, 0]),
     )
     plan = make_paged_plan(places, 50, None, is_last=True, heads=_HEADS)
     drawn = map_state(torch.randn_like, network.init_state(2, 50, CacheForm.KEYS_VALUES, torch.float32))
-    empty = network.init_state(9, 50, CacheForm.KEYS_VALUES, torch.float16)
-    assert isinstance(empty.cache, Tensor)
-    pool = torch.randn(empty.cache.shape).half()
-    x, conditions = torch.randn(2, 50, 80), torch.randn(2, 50, 240)
-    offsets = network.time_offsets(torch.tensor([0.3]))
-    results = []
-    for is_fused in (False, True):
-        state = replace(drawn, cache=PagedBuffers(pool.clone()))
-        with (
-            patch.object(unet, "has_fused_kernels", return_value=is_fused),
-            patch.object(dit, "has_fused_kernels", return_value=is_fused),
-            patch.object(flow_kernels, "_SLOTS", 16),
-        ):
-            results.append(network.step(x, conditions, offsets, state, plan, CacheForm.KEYS_VALUES))
-    (expected, expected_state), (velocity, state) = results
-    yield "velocity", _distance(velocity, expected)
-    assert isinstance(state.cache, PagedBuffers) and isinstance(expected_state.cache, PagedBuffers)
-    # The scratch page is left out: padding of several rows is written there in any order.
-    yield "pages", _distance(state.cache.pool[1:].float(), expected_state.cache.pool[1:].float())
-    contexts, expected_contexts = (
-        tensors(replace(each, cache=torch.zeros(0))) for each in (state, expected_state)
-    )
-    pairs = zip(contexts, expected_contexts, strict=True)
-    yield "contexts", max(_distance(found, wanted) for found, wanted in pairs if wanted.numel())
+    for dtype in (torch.float16, torch.float32) if isinstance(network, dit.FlowDit) else (torch.float16,):
+        empty = network.init_state(9, 50, CacheForm.KEYS_VALUES, dtype)
+        assert isinstance(empty.cache, Tensor)
+        pool = torch.randn(empty.cache.shape).to(dtype)
+        x, conditions = torch.randn(2, 50, 80), torch.randn(2, 50, 240)
+        offsets = network.time_offsets(torch.tensor([0.3, 0.9]))  # rows at different solver steps
+        results = []
+        for is_fused in (False, True):
+            state = replace(drawn, cache=PagedBuffers(pool.clone()))
+            with (
+                patch.object(kernel_support, "runs_triton", return_value=is_fused),
+                patch.object(flow_kernels, "_SLOTS", 16),
+            ):
+                results.append(network.step(x, conditions, offsets, state, plan, CacheForm.KEYS_VALUES))
+        expected, expected_state = results[0]
+        for velocity, state in results[1:]:
+            yield f"velocity, pages in {dtype}", _distance(velocity, expected)
+            assert isinstance(state.cache, PagedBuffers) and isinstance(expected_state.cache, PagedBuffers)
+            # The scratch page is left out: padding of several rows is written there in any order.
+            pages, expected_pages = (each.cache.pool[1:].float() for each in (state, expected_state))
+            yield f"pages in {dtype}", _distance(pages, expected_pages)
+            contexts, expected_contexts = (
+                tensors(replace(each, cache=torch.zeros(0))) for each in (state, expected_state)
+            )
+            pairs = zip(contexts, expected_contexts, strict=True)
+            yield "contexts", max(_distance(found, wanted) for found, wanted in pairs if wanted.numel())
+        yield "counters", float(plan.part_counters.abs().max())
 
 
-def _language_model_layer(precision: Precision) -> Iterator[tuple[str, float]]:
-    """One row a session and several, a row of padding among them, in one layer of a larger memory."""
+def _vocoder_block() -> Iterator[tuple[str, float]]:
+    """With zeros on both sides; and with contexts, of chunks that are longer and shorter than those."""
+    block = ResBlock(32, 5, (1, 3))
+    _draw_and_prepare(block)
+    with patch.object(kernel_support, "runs_triton", return_value=True):
+        block.prepare()
+    fused, block.fused_convs = block.fused_convs, []
+    contexts = tuple(torch.randn(2, 32, reach) for reach in (4, 4, 12, 4))
+    for length in (21, 7):
+        x, total = torch.randn(2, length, 32).mT, torch.randn(2, 32, length)
+        runs = []
+        for block.fused_convs in ([], fused):
+            carried = _VocoderContexts(contexts)
+            with patch.object(kernel_support, "runs_triton", return_value=True):
+                runs.append(
+                    (block(x, total, 0.3), carried.run_block(block, x, total, 0.3), *carried.following)
+                )
+        names = ("vocoder block", "vocoder block with contexts", *(4 * ["vocoder contexts"]))
+        for name, expected, found in zip(names, *runs, strict=True):
+            yield name, _distance(found, expected)
+
+
+def _language_model_layers(precision: Precision) -> Iterator[tuple[str, float]]:
+    """One row a session and several, a row of padding among them, in two layers of a memory."""
     config = SpeechLmConfig(
-        version=CosyVoiceVersion.V2, hidden=96, heads=6, kv_heads=2, layers=1, intermediate=192
-    )
-    layer = speech_lm._DecoderLayer(config, *(linear_class(precision, role, 0) for role in MatrixRole))
-    _draw_and_prepare(layer)
-    few = lm_kernels.MAX_VECTORS
-    for columns, max_vectors in ((1, few), (5, few), (1, 1)):
+        version=CosyVoiceVersion.V2, hidden=192, heads=6, kv_heads=2, layers=2, intermediate=96,
+        text_vocab_size=50,
+    )  # fmt: skip
+    lm = speech_lm.SpeechLm(config, precision)
+    _draw_and_prepare(lm)
+    for norm in (lm.norm, *(layer.get_submodule(name) for layer in lm.layers for name in _NORMS)):
+        nn.init.normal_(norm.get_parameter("weight"), 1, 0.1)
+    for columns in (1, 5):
         positions = torch.tensor([7, 20, 11])[:, None] + torch.arange(columns)
         write_positions = positions.clone()
         write_positions[0, -1] = 40
         attention = plan_kv_step(positions, write_positions, 40, config.queries_per_key)
         plan = speech_lm.make_lm_step_plan(attention, positions, config)
-        x, memory = torch.randn(3, columns, 96), torch.randn(3, 4, 2, 2, 41, config.head_width)
+        x, memory = torch.randn(3, columns, 192), torch.randn(3, 2, 2, 2, 41, config.head_width)
         results = []
         for is_fused in (False, True):
             kv = memory.clone()
             with (
-                patch.object(speech_lm._DecoderLayer, "has_fused_kernels", return_value=is_fused),
-                patch.multiple(lm_kernels, MAX_VECTORS=max_vectors, _SLOTS=16, _DEPTH=64),
+                patch.object(kernel_support, "runs_triton", return_value=is_fused),
+                patch.object(lm_kernels, "SLOTS", 16),
+                patch.multiple(decoder_layers, SLOTS=16, _DEPTH=64),
             ):
-                results.append((layer(x, kv[:, 1], plan), kv))
-        (expected, expected_kv), (found, kv) = results
-        yield f"layer in {precision}", _distance(found, expected)
-        yield f"memory in {precision}", _distance(kv, expected_kv)
+                results.append((lm.run_layers(x.clone(), kv, plan), kv))
+        expected, expected_kv = results[0]
+        for found, kv in results[1:]:
+            yield f"layers in {precision}", _distance(found, expected)
+            yield f"memory in {precision}", _distance(kv, expected_kv)
+        yield "counters", float(lm._fused_weights().counters.abs().max() + plan.part_counters.abs().max())
 
 
 def _embedding(version: CosyVoiceVersion) -> Iterator[tuple[str, float]]:
@@ -205,41 +202,52 @@ def _embedding(version: CosyVoiceVersion) -> Iterator[tuple[str, float]]:
     indices = indices.clamp(max=last)
     attention = plan_kv_step(positions, positions, 27, config.queries_per_key)
     expected, expected_plan = lm.embed_and_plan(indices, positions, attention)
-    lm._periods()  # made once
-    with (
-        patch.object(speech_lm.SpeechLm, "has_fused_kernels", True),
-        patch.object(lm_kernels, "_embed_and_rotate_kernel", CountedKernel()) as kernel,
-        LaunchCount() as launched,
-    ):
-        lm.embed_and_plan(indices, positions, attention)
-    yield "launches beyond one kernel and the counters", float(kernel.calls - 1 + launched.count - 1)
     with patch.object(speech_lm.SpeechLm, "has_fused_kernels", True):
         found, plan = lm.embed_and_plan(indices, positions, attention)
     yield "embedding", _distance(found, expected)
     yield "rotation", max(_distance(plan.cos, expected_plan.cos), _distance(plan.sin, expected_plan.sin))
 
 
-class CountedKernel:
-    """Takes the place of a kernel and counts its launches."""
+def _sampling() -> Iterator[tuple[str, float]]:
+    """Several ids of rows with drawn parameters: repetitions, forbidden ids, a row without an allowed one."""
+    generator, rows, ids = np.random.default_rng(5), 24, 70
+    inputs = device_sampling.default_sampling_inputs(rows, 3, 16, ids)
+    for row in range(rows):
+        parameters = SamplingParameters(
+            temperature=float(generator.uniform(0.3, 1.5)),
+            top_p=float(generator.uniform(0.1, 1.0)),
+            top_k=int(generator.integers(1, 2 * ids)),
+            repetition_window=int(generator.integers(0, 12)),
+            repetition_threshold=float(generator.uniform(0.05, 0.3)),
+        )
+        decoded = generator.integers(0, ids, 12).tolist()
+        forbidden = generator.choice(ids, int(generator.integers(0, 40)), replace=False).tolist()
+        context = SamplingContext(
+            decoded, seeded_uniforms(row), range(ids) if row == 3 else forbidden, parameters
+        )
+        device_sampling.write_sampling_inputs(inputs, row, context, generator.random(6).tolist())
+    is_active = torch.rand(rows) < 0.7
+    expected_inputs, places = inputs, device_sampling.InputPlaces(torch.arange(rows), is_active, 20, 50)
+    redrawn, logits = 0.0, torch.randn(rows, ids).round(decimals=1)  # the same in every step, some equal
+    for _ in range(3):
+        expected = device_sampling.choose_and_place(logits, expected_inputs, places)
+        with patch.object(kernel_support, "runs_triton", return_value=True):
+            found = device_sampling.choose_and_place(logits, inputs, places)
+        pairs = zip(tensors(found), tensors(expected), strict=True)
+        yield "sampling", max(_distance(one.double(), other.double()) for one, other in pairs)
+        inputs, expected_inputs = found.sampling, expected.sampling
+        places = replace(places, positions=found.positions[:, 0])
+        redrawn += float(found.answers[:, 1].sum())
+    yield "rows without a second draw in sampling", float(redrawn < 5)
 
-    calls = 0
 
-    def __getitem__(self, grid: object) -> "CountedKernel":
-        return self
-
-    def __call__(self, *arguments: object, **options: object) -> None:
-        self.calls += 1
-
-
-class LaunchCount(TorchDispatchMode):
-    """Counts operations of torch that launch a kernel on a card: not views, nor allocations."""
-
-    count = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = str(function)
-        self.count += not (function.is_view or "empty" in name or "detach" in name or "alias" in name)
-        return function(*args, **(kwargs or {}))
+def _noise() -> Iterator[tuple[str, float]]:
+    """Draws one behind the other, of whole counts and of others."""
+    on_host, on_device = normal_noise.noise_generator(7), normal_noise.noise_generator(7)
+    for shape in ((1, 480, 9), (1, 5, 9), (2, 48, 9)):
+        expected = torch.from_numpy(normal_noise.draw_normal(on_host, shape))
+        with patch.object(kernel_support, "runs_triton", return_value=True):
+            yield "noise", _distance(normal_noise.draw_normal_on(CPU, on_device, shape), expected)
 
 
 def _drawn_norm(width: int) -> nn.LayerNorm:

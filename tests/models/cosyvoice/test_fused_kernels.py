@@ -1,10 +1,11 @@
-"""The fused kernels compute what torch does, in Triton's interpreter, which needs no card."""
+"""The fused kernels compute what torch does, in Triton's interpreter, and are launched seldom."""
 
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,20 +15,22 @@ pytest.importorskip("triton", reason="needs Triton (EXTRAS=triton)")
 # Sums are in another order. Pages are float16: a rounding differs where a value lies between two of them.
 _TOLERANCES = {
     "halves": 1.0,
-    "pages": 2e-3,
     "pages in torch.float16": 2e-3,
-    "layer in fp16": 2e-3,
-    "memory in fp16": 2e-3,
+    "layers in fp16": 4e-3,
+    "memory in fp16": 4e-3,
 }
 
 
 def test_fused_kernels_compute_what_torch_does() -> None:
-    script = Path(__file__).with_name("interpreted_kernels.py")
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, env=environment, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    errors = json.loads(done.stdout)
-    assert len(errors) == 43
+    errors = output_of("interpreted_kernels.py")
+    assert len(errors) == 52
     assert [(name, error) for name, error in errors if not error <= _TOLERANCES.get(name, 1e-5)] == []
+
+
+def output_of(script: str) -> Any:
+    """What a script of this folder prints, in Triton's interpreter."""
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, Path(__file__).with_name(script)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
