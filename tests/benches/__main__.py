@@ -421,6 +421,18 @@ def bench_devices(
     print_report(measure(InstalledVoice(voice), bundle, device, precision, utterances), as_json)
 
 
+@bench_group.command("card-schedule")
+@click.option("--streams", type=click.IntRange(1), default=32, show_default=True, help="That speak at once.")
+@click.option("--requests", type=click.IntRange(1), default=600, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@AS_JSON
+def bench_card_schedule(streams: int, requests: int, seed: int, as_json: bool) -> None:
+    """First audio and underruns of streams on a card, on a virtual clock with given costs of steps."""
+    from benches.card_schedule import measure
+
+    print_report(measure(streams, requests=requests, seed=seed), as_json)
+
+
 @bench_group.command("schedule")
 @click.option(
     "--rate",

@@ -1,7 +1,10 @@
 """The scheduling simulation: invariants under load, and values calculated by hand."""
 
+from dataclasses import replace
+
 import pytest
 
+from benches import card_schedule
 from benches.schedule import ROWS, measure
 from shared.engine.scheduling_simulation import (
     SessionChooser,
@@ -150,3 +153,38 @@ def test_the_bench_compares_three_orders_and_sets_targets_for_the_deadline_order
 def test_rates_can_be_chosen() -> None:
     report = measure([3.0], requests=40)
     assert {figure.name.split(",")[0] for figure in report.figures[1:]} == {"3/s"}
+
+
+@pytest.fixture(scope="module")
+def on_a_card() -> dict[str, float]:
+    return {figure.name: figure.value for figure in card_schedule.measure(32, requests=200).figures}
+
+
+def test_with_the_assumed_costs_of_a_card_32_streams_are_heard_soon_and_without_gaps(
+    on_a_card: dict[str, float],
+) -> None:
+    assert on_a_card["first audio p50, assumed costs"] <= 46
+    assert on_a_card["first audio p95, assumed costs"] <= 60
+    assert on_a_card["underruns, assumed costs"] == on_a_card["underruns, measured costs"] == 0
+
+
+def test_a_stream_that_joins_the_next_euler_steps_waits_less_than_for_whole_chunks() -> None:
+    whole = replace(card_schedule.MEASURED, euler_steps=card_schedule.EULER_STEPS)
+    p95 = [
+        sorted(
+            (each.session.first_audio_at or 0) - each.arrived_at
+            for each in card_schedule.simulate(costs, 32, requests=200, seed=0)
+        )[190]
+        for costs in (card_schedule.MEASURED, whole)
+    ]
+    assert p95[0] < p95[1] - 0.005
+
+
+def test_a_card_with_one_stream_takes_the_sum_of_its_steps() -> None:
+    costs = card_schedule.MEASURED
+    (alone,) = card_schedule.simulate(costs, 1, requests=1, seed=0)
+    decoded = 5 * (costs.turn_s + 4 * (costs.token_s + costs.token_row_s)) + costs.prefill_s
+    rendered = (
+        5 * costs.turn_s + 10 * (costs.euler_s + costs.euler_row_s) + costs.vocoder_s + costs.vocoder_row_s
+    )
+    assert (alone.session.first_audio_at or 0) - alone.arrived_at == pytest.approx(decoded + rendered)

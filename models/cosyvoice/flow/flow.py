@@ -211,7 +211,7 @@ class Flow(PreparedModule, StreamingFlow):
         self, chunk: FlowChunk, noise: Tensor, state: FlowState, plans: FlowPlans, cache_form: CacheForm
     ) -> tuple[Tensor, FlowState]:
         """``step`` for a chunk that is planned. noise: (B, 2 T, 80) of ``noise_rows``."""
-        mu, encoder = self._encode(chunk, state, plans)
+        mu, encoder = self.encode(chunk, state.encoder, plans)
         mel, solver = self.solve(mu, chunk.prompt_mel, noise, state, plans.solver, cache_form)
         return mel, FlowState(state.frames + mu.shape[1], state.speaker, encoder, solver)
 
@@ -225,28 +225,27 @@ class Flow(PreparedModule, StreamingFlow):
         cache_form: CacheForm,
     ) -> tuple[Tensor, tuple[UnetState | DitState, ...]]:
         """The mel, (B, 80, T), for encoder output mu, (B, T, 80), and the next states of the solver steps."""
-        speaker = state.speaker[:, None].expand_as(mu)
-        conditioned = torch.cat([mu, speaker, prompt_mel.transpose(1, 2)], 2)
+        conditioned = conditioning(mu, state.speaker, prompt_mel)
         mel, solver = self._euler_steps(noise, conditioned, state.solver, plan, cache_form)
         return mel.transpose(1, 2), solver
 
-    def _encode(
-        self, chunk: FlowChunk, state: FlowState, plans: FlowPlans
+    def encode(
+        self, chunk: FlowChunk, state: EncoderState | Tensor, plans: FlowPlans
     ) -> tuple[Tensor, EncoderState | Tensor]:
         """The conditioning of the chunk, (B, 2 T, 80), and the next state of the encoder."""
         x, future = (self.input_embedding(ids.clamp(min=0)) for ids in (chunk.ids, chunk.future))
         has_future = None if plans.solver.frame_mask is None else (chunk.future >= 0)[..., None]
-        if isinstance(state.encoder, EncoderState):
+        if isinstance(state, EncoderState):
             assert plans.encoder_ids is not None and plans.encoder_frames is not None
             h, encoder = self.encoder.step(
-                x, future, state.encoder, plans.encoder_ids, plans.encoder_frames, has_future
+                x, future, state, plans.encoder_ids, plans.encoder_frames, has_future
             )
             return self.encoder_proj(h), encoder
         if plans.solver.frame_mask is not None:
             # The plan is of (conditioned, free) rows and of frames: every second of both gives rows and ids.
             x = x * plans.solver.frame_mask[::2, ::FRAMES_PER_SPEECH_ID]
             future = future * has_future
-        h, context = self.pre_lookahead_layer(x, future, state.encoder)
+        h, context = self.pre_lookahead_layer(x, future, state)
         return h.repeat_interleave(FRAMES_PER_SPEECH_ID, 1), context
 
     def _euler_steps(
@@ -257,26 +256,53 @@ class Flow(PreparedModule, StreamingFlow):
         plan: AttentionPlan,
         cache_form: CacheForm,
     ) -> tuple[Tensor, tuple[UnetState | DitState, ...]]:
-        """Euler steps with classifier-free guidance, both halves in one batch. x: (B, T, 80) noise -> mel."""
+        """All Euler steps. x: (B, T, 80) noise -> mel."""
+        offsets, following = self.require_offsets(), []
+        for index, (_, dt) in enumerate(self.times):
+            x, state = self.euler_step(
+                x, conditioned, (offsets[index : index + 1], dt), states[index], plan, cache_form
+            )
+            following.append(state)
+        return x, tuple(following)
+
+    def require_offsets(self) -> Tensor:
+        """What each solver time adds in the estimator, (steps, parts, C). Raises RuntimeError without it."""
         if self.solver_offsets is None:
             raise RuntimeError("prepare() has not been called after the weights were loaded")
+        return self.solver_offsets
+
+    def euler_step(
+        self,
+        x: Tensor,
+        conditioned: Tensor,
+        time: tuple[Tensor, float | Tensor],
+        state: UnetState | DitState,
+        plan: AttentionPlan,
+        cache_form: CacheForm,
+    ) -> tuple[Tensor, UnetState | DitState]:
+        """An Euler step with classifier-free guidance, both halves in one batch: (B, T, 80), the next state.
+
+        conditioned: of ``conditioning``. time: of ``require_offsets``, (1 or 2 B, parts, C), and the width
+        of the step, one or (B, 1, 1).
+        """
         # (B, 2, T, 240) -> (2 B, T, 240)
         conditions = torch.stack([conditioned, torch.zeros_like(conditioned)], 1).flatten(0, 1)
-        guidance = self.config.guidance
-        following = []
-        for index, (_, dt) in enumerate(self.times):
-            velocity, state = self.decoder.estimator.step(
-                x.repeat_interleave(2, 0),
-                conditions,
-                self.solver_offsets[index : index + 1],
-                map_state(_fold_halves, states[index]),  # type: ignore[arg-type]
-                plan,
-                cache_form,
-            )
-            following.append(map_state(_unfold_halves, state))
-            conditioned_velocity, free_velocity = velocity[0::2], velocity[1::2]
-            x = x + dt * ((1 + guidance) * conditioned_velocity - guidance * free_velocity)
-        return x, tuple(following)
+        velocity, after = self.decoder.estimator.step(
+            x.repeat_interleave(2, 0),
+            conditions,
+            time[0],
+            map_state(_fold_halves, state),  # type: ignore[arg-type]
+            plan,
+            cache_form,
+        )
+        guidance, conditioned_velocity, free_velocity = self.config.guidance, velocity[0::2], velocity[1::2]
+        x = x + time[1] * ((1 + guidance) * conditioned_velocity - guidance * free_velocity)
+        return x, map_state(_unfold_halves, after)
+
+
+def conditioning(mu: Tensor, speaker: Tensor, prompt_mel: Tensor) -> Tensor:
+    """Inputs of the estimator beside the mel: (B, T, 240), of (B, T, 80), (B, 80) and (B, 80, T)."""
+    return torch.cat([mu, speaker[:, None].expand_as(mu), prompt_mel.transpose(1, 2)], 2)
 
 
 def solver_times(steps: int) -> tuple[tuple[float, float], ...]:

@@ -8,11 +8,18 @@ all memory is one pool, cut into pages of one block (1 s of speech), and a sessi
     session a   . 1 2 . 5 6 . . .            oldest page first; chunks are written to the last ones
     session b   . 1 2 . . . 7 . .
 
-A step is the encoder and all Euler steps. One is recorded for each number of rows, blocks in a chunk and
-pages attended to, rows and pages rounded up to buckets; padding rows write to the scratch page. Kernels read
-the pages that a row has, so with them there is one bucket for all usual lengths; the attention of version 2's
-encoder, in torch, reads the whole bucket. A last chunk is told by data: its length, and a lookahead of -1.
-Contexts of convolutions have one row for each session. The pages of a session are freed when its handle is
+A chunk is one step of the encoder and then one for each Euler step. Rows at different Euler steps share a
+step, so that a new session joins at the next one:
+
+    session a   encoder | 0 | 1 | 2 | 3 | 4 | 5 | ...
+    session b                    encoder | 0 | 1 | ...          step 3 of a is step 0 of b
+
+One step of either kind is recorded for each number of rows, blocks in a chunk and pages attended to, rows and
+pages rounded up to buckets; padding rows write to the scratch page. Kernels read the pages that a row has, so
+with them there is one bucket for all usual lengths; the attention of version 2's encoder, in torch, reads the
+whole bucket. A last chunk is told by data: its length, and a lookahead of -1.
+Contexts of convolutions have one row for each session, and those of the
+solver one for each Euler step too. The pages of a session are freed when its handle is
 deleted.
 
 The mel is that of ``Flow.step`` except for rounding: the same frames are attended to, under a mask instead of
@@ -22,26 +29,26 @@ Source: pages and block tables as in nano-vllm@bb823b3e06 engine/block_manager.p
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 import torch
 from torch import Tensor
 
+from ...devices.torch_devices import to_device
 from ...networks.cuda_graphs import CapturedSteps, GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets
-from ...networks.state import map_state, tensors
+from ...networks.state import map_state
 from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
-from .attention_memory import PagedBuffers
 from .attention_plan import PagePlacement, make_paged_plan
-from .flow import Flow, FlowPlans
+from .flow import Flow, FlowPlans, conditioning
+from .flow_memory import FlowMemoryPool
 from .page_allocator import PageAllocator
 from .policy import CacheForm
 from .state import (
     FlowChunk,
     FlowState,
     check_chunk,
-    memory_buffers,
-    with_memories,
     without_memories,
 )
 
@@ -52,6 +59,16 @@ _MIN_PAGES = 16  # smallest bucket of pages attended to
 _MAX_RECORDED_PAGES = 128
 
 
+@dataclass(slots=True)
+class SolvedChunk:
+    """A chunk of one session between its Euler steps."""
+
+    x: Tensor  # (T, 80), noise at first, then mel
+    conditioned: Tensor  # (T, 240)
+    frames: int  # without padding
+    solver_step: int = 0  # the next one
+
+
 @dataclass(eq=False)
 class SequenceHandle:
     """The memory of one session."""
@@ -60,6 +77,7 @@ class SequenceHandle:
     pages: list[int]  # from block ``first_block`` on
     frames: int  # mel frames so far
     first_block: int = 0  # above 0 once a bounded window has passed the first pages
+    chunk: SolvedChunk | None = None  # begun and not yet finished
 
 
 @dataclass(eq=False)
@@ -72,22 +90,39 @@ class PagedVoice:
     contexts: FlowState  # (1, ...), without memories
 
 
+class _FlowPart(Enum):
+    """Kind of a recorded step; its value is the growth from a bucket of rows to the next."""
+
+    ENCODER = 8  # once a chunk
+    SOLVER = 4
+
+
 @dataclass(frozen=True, slots=True)
 class _FlowGraphKey:
-    """The shapes that a step is recorded for."""
+    """What a step is recorded for."""
 
+    part: "_FlowPart"
     rows: int
     blocks: int  # in the chunk
     pages: int  # attended to
 
 
 @dataclass(frozen=True, slots=True)
-class _FlowInputs:
-    """Inputs of a recorded step."""
+class _EncoderInputs:
+    """Inputs of a recorded step of the encoder."""
 
     ids: Tensor  # (B, T) int64
     future: Tensor  # (B, 3) int64, -1 in a last chunk
     slots: Tensor  # (B,) int64
+    places: PagePlacement  # in frames
+
+
+@dataclass(frozen=True, slots=True)
+class _SolverInputs:
+    """Inputs of a recorded Euler step."""
+
+    slots: Tensor  # (B,) int64
+    solver_steps: Tensor  # (B,) int64
     places: PagePlacement  # in frames
 
 
@@ -103,11 +138,12 @@ class FlowGraphs:
             raise ValueError(f"cache_form is {flow.policy.cache_form}; pages hold keys and values only")
         self._flow, self._rows, self.pages = flow, rows, pages
         self._min_pages = _MAX_RECORDED_PAGES if flow.has_fused_kernels else _MIN_PAGES
-        self._memory = _FlowMemoryPool(flow, slots + 1, pages + 1)
+        self._memory = FlowMemoryPool(flow, slots + 1, pages + 1)
         self._pages = PageAllocator(pages + 1, "pages")
         self._slots = PageAllocator(slots + 1, "rows of contexts")
-        self._steps: CapturedSteps[_FlowGraphKey, _RecordedFlowStep] = CapturedSteps(
-            flow.device, lambda key, pool: _RecordedFlowStep(flow, self._memory, key, pool)
+        # One memory pool: neither runs while the other does.
+        self._steps: CapturedSteps[_FlowGraphKey, _EncoderStep | _SolverStep] = CapturedSteps(
+            flow.device, lambda key, pool: _RECORDED[key.part](flow, self._memory, key, pool)
         )
 
     @property
@@ -118,10 +154,11 @@ class FlowGraphs:
     @torch.inference_mode()
     def record(self, max_blocks: int) -> None:
         """Record the steps of chunks of up to ``max_blocks`` blocks, so that no session waits for that."""
-        for rows in buckets(self._rows):
-            for blocks in range(1, max_blocks + 1):
-                for pages in buckets(min(self.pages, _MAX_RECORDED_PAGES), self._min_pages):
-                    self._steps.get(_FlowGraphKey(rows, blocks, pages))
+        for part in _FlowPart:
+            for rows in buckets(self._rows, growth=part.value):
+                for blocks in range(1, max_blocks + 1):
+                    for pages in buckets(min(self.pages, _MAX_RECORDED_PAGES), self._min_pages):
+                        self._steps.get(_FlowGraphKey(part, rows, blocks, pages))
 
     @torch.inference_mode()
     def store_voice(self, voice: FlowState) -> PagedVoice:
@@ -145,9 +182,18 @@ class FlowGraphs:
         self._memory.begin_row(slot, voice.contexts)
         return handle
 
-    @torch.inference_mode()
     def step(self, chunk: FlowChunk, handles: Sequence[SequenceHandle]) -> Tensor:
-        """``Flow.step`` for several sessions: the mel, (B, 80, 2 T).
+        """``Flow.step`` for several sessions: the mel, (B, 80, 2 T). Raises as ``begin`` does."""
+        self.begin(chunk, handles)
+        while True:
+            mels = self.advance(handles)
+            finished = [mel for mel in mels if mel is not None]
+            if finished:
+                return torch.stack(finished)[:, :, : chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID]
+
+    @torch.inference_mode()
+    def begin(self, chunk: FlowChunk, handles: Sequence[SequenceHandle]) -> None:
+        """Run the encoder for sessions without a chunk; ``advance`` makes the mel.
 
         chunk: ids on the host, ``prompt_mel`` on the device. Raises ValueError as ``Flow.step`` does, and
         MemoryError if too few pages are free; after an error the step may be tried again.
@@ -156,19 +202,47 @@ class FlowGraphs:
         blocks = -(-chunk.ids.shape[1] // BLOCK_IDS)
         for handle in handles:
             self._allocate_for_chunk(handle, blocks)
+        step = self._steps.get(self._key(_FlowPart.ENCODER, handles, blocks))
+        assert isinstance(step, _EncoderStep)
+        for handle, begun in zip(handles, step.run(chunk, handles), strict=True):
+            handle.chunk = begun
+
+    @torch.inference_mode()
+    def advance(self, handles: Sequence[SequenceHandle]) -> list[Tensor | None]:
+        """One Euler step of begun chunks of as many blocks, at any steps; the mels, (80, T), of the finished.
+
+        T is the length of whole blocks: frames behind the end of a last chunk are undefined.
+        """
+        chunks = [handle.chunk for handle in handles if handle.chunk is not None]
+        (length,) = {len(chunk.x) for chunk in chunks}
+        step = self._steps.get(self._key(_FlowPart.SOLVER, handles, length // BLOCK_FRAMES))
+        assert isinstance(step, _SolverStep)
+        step.run(chunks, handles)
+        return [self._finished(handle) for handle in handles]
+
+    def _finished(self, handle: SequenceHandle) -> Tensor | None:
+        chunk = handle.chunk
+        assert chunk is not None
+        if chunk.solver_step < self._flow.config.solver_steps:
+            return None
+        handle.frames += chunk.frames
+        handle.chunk = None
+        return chunk.x.mT
+
+    def _key(self, part: _FlowPart, handles: Sequence[SequenceHandle], blocks: int) -> _FlowGraphKey:
         max_pages = max(len(handle.pages) for handle in handles)
-        key = _FlowGraphKey(
-            bucket(len(handles), self._rows), blocks, bucket(max_pages, self.pages, self._min_pages)
+        return _FlowGraphKey(
+            part,
+            bucket(len(handles), self._rows, growth=part.value),
+            blocks,
+            bucket(max_pages, self.pages, self._min_pages),
         )
-        mel = self._steps.get(key).run(chunk, handles)
-        for handle in handles:
-            handle.frames += chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID
-        return mel
 
     def release_pages(self, handle: SequenceHandle) -> None:
         """Free the pages of a session before its handle is deleted. It must not be stepped again."""
         self._pages.release(handle.pages[:])
         handle.pages.clear()
+        handle.chunk = None
 
     def _allocate_for_chunk(self, handle: SequenceHandle, blocks: int) -> None:
         """Allocate the pages of a chunk, and release those that the window has passed."""
@@ -181,156 +255,137 @@ class FlowGraphs:
             handle.first_block += unseen
 
 
-class _FlowMemoryPool:
-    """The tensors of all sessions: memories as pages, contexts as rows."""
-
-    def __init__(self, flow: Flow, slots: int, pages: int) -> None:
-        def zero_speaker(rows: int) -> Tensor:
-            return torch.zeros(rows, MEL_BANDS, device=flow.device)
-
-        self._contexts = _ContextPool(
-            without_memories(flow.state_with_capacity(zero_speaker(slots), 0, flow.policy))
-        )
-        self._pages = memory_buffers(flow.state_with_capacity(zero_speaker(pages), BLOCK_FRAMES, flow.policy))
-        for pool in self._pages:
-            pool.zero_()  # masked slots are multiplied by 0, which NaN would survive
-
-    def write(self, pages: Sequence[int], voice: FlowState, first: int) -> None:
-        """Copy the memories of a voice, from block ``first`` on, into pages."""
-        for pool, memory in zip(self._pages, memory_buffers(voice), strict=True):
-            size = pool.shape[-2]
-            for place, page in enumerate(pages, first):
-                slot = place * size % memory.shape[-2]  # a ring, if there is a window
-                pool[page] = memory[0, ..., slot : slot + size, :]
-
-    def begin_row(self, slot: int, contexts: FlowState) -> None:
-        """Copy the contexts of a voice into a row."""
-        self._contexts.write(slot, contexts)
-
-    def read_rows(self, slots: Tensor) -> FlowState:
-        """The state of some rows: copies of the contexts, the pages themselves."""
-        return with_memories(self._contexts.read(slots), [PagedBuffers(pool) for pool in self._pages])
-
-    def write_contexts(self, slots: Tensor, state: FlowState) -> None:
-        """Copy the contexts of a state into rows."""
-        self._contexts.write(slots, without_memories(state))
-
-
-class _ContextPool:
-    """Contexts of sessions, a row each. All of a row are neighbours, so that a step reads them in two copies.
-
-    whole      speaker | contexts of the encoder
-    halves     contexts of the solver, of the conditioned half | of the free half
-    """
-
-    def __init__(self, zeros: FlowState) -> None:
-        """zeros: contexts of as many rows as there are slots."""
-        self._form = zeros
-        parts = list(tensors(zeros))
-        first_of_solver = len(parts) - len(list(tensors(zeros.solver)))
-        self._is_halved = [index >= first_of_solver and part.numel() > 0 for index, part in enumerate(parts)]
-        self._whole, self._halves = self._join(zeros)
-
-    def read(self, slots: Tensor) -> FlowState:
-        """Copies of rows. slots: (B,) int64."""
-        whole, halves = (pool.index_select(0, slots) for pool in (self._whole, self._halves))
-        begins = {True: 0, False: 0}
-        is_halved = iter(self._is_halved)
-
-        def view(part: Tensor) -> Tensor:
-            half = next(is_halved)
-            shape = part.shape[2:] if half else part.shape[1:]
-            begin = begins[half]
-            begins[half] += shape.numel()
-            columns = (halves if half else whole)[..., begin : begins[half]]
-            return columns.view(*columns.shape[:-1], *shape)
-
-        return map_state(view, self._form)
-
-    def write(self, slots: Tensor | int, contexts: FlowState) -> None:
-        """Copy contexts into rows. slots: (B,) int64, or the slot of one row."""
-        for pool, rows in zip((self._whole, self._halves), self._join(contexts), strict=True):
-            if isinstance(slots, int):
-                pool[slots] = rows[0]
-            else:
-                pool.index_copy_(0, slots, rows)
-
-    def _join(self, contexts: FlowState) -> tuple[Tensor, Tensor]:
-        """Contexts side by side: (B, all of them), and (B, 2, all of a half)."""
-        parts = list(zip(self._is_halved, tensors(contexts), strict=True))
-        return (
-            torch.cat([part.flatten(1) for is_halved, part in parts if not is_halved], 1),
-            torch.cat([part.flatten(2) for is_halved, part in parts if is_halved], 2),
-        )
-
-
-class _RecordedFlowStep:
-    """One recorded step and its input buffers."""
+class _EncoderStep:
+    """One recorded step of the encoder and its input buffers."""
 
     def __init__(
-        self, flow: Flow, memory: _FlowMemoryPool, key: _FlowGraphKey, pool: GraphMemoryPool | None
+        self, flow: Flow, memory: FlowMemoryPool, key: _FlowGraphKey, pool: GraphMemoryPool | None
     ) -> None:
         self._flow, self._memory, self._key = flow, memory, key
-        rows, ids, frames = key.rows, key.blocks * BLOCK_IDS, key.blocks * BLOCK_FRAMES
-        self._staging = StagingBuffer(_scratch_inputs(key), flow.device)
-        self._noise = torch.zeros(rows, frames, MEL_BANDS, device=flow.device)
-        self._prompt_mel = torch.zeros(rows, MEL_BANDS, ids * FRAMES_PER_SPEECH_ID, device=flow.device)
+        self._staging = StagingBuffer(
+            _EncoderInputs(
+                _zeros(key.rows, key.blocks * BLOCK_IDS),
+                _zeros(key.rows, LOOKAHEAD_IDS),
+                _zeros(key.rows),
+                _scratch_places(key),
+            ),
+            flow.device,
+        )
+        frames = key.blocks * BLOCK_FRAMES
+        self._prompt_mel = torch.zeros(key.rows, MEL_BANDS, frames, device=flow.device)
         self._graph = StepGraph(self._compute, flow.device, pool)
 
-    def run(self, chunk: FlowChunk, handles: Sequence[SequenceHandle]) -> Tensor:
-        """The mel of a chunk, (B, 80, 2 T). Chunk and handles must fit into the shapes of the step."""
+    def run(self, chunk: FlowChunk, handles: Sequence[SequenceHandle]) -> list[SolvedChunk]:
+        """The begun chunks. Chunk and handles must fit into the shapes of the step."""
         rows, length = chunk.ids.shape
         frames, host = length * FRAMES_PER_SPEECH_ID, self._staging.host
         host.ids[:rows, :length] = chunk.ids
         host.future[:rows] = chunk.future if chunk.future.shape[1] else _NO_FUTURE
-        for row in range(self._key.rows):
-            handle = handles[row] if row < rows else SequenceHandle(_SCRATCH_PAGE, [], 0)
-            host.slots[row] = handle.slot
-            ids = chunk.lengths[row] if chunk.lengths and row < rows else length
-            self._write_placement(row, handle, ids * FRAMES_PER_SPEECH_ID)
-        self._noise[:rows, :frames] = self._flow.noise_rows([handle.frames for handle in handles], frames)
+        lengths = [FRAMES_PER_SPEECH_ID * ids for ids in chunk.lengths or [length] * rows]
+        _write_places(host.slots, host.places, handles, lengths)
         self._prompt_mel[:rows, :, :frames] = chunk.prompt_mel
         self._staging.upload()
-        return self._graph.replay()[:rows, :, :frames].clone()
-
-    def _write_placement(self, row: int, handle: SequenceHandle, frames: int) -> None:
-        places = self._staging.host.places
-        table, written = places.page_table.numpy()[row], places.written_pages.numpy()[row]
-        places.begins[row], places.ends[row] = handle.frames, handle.frames + frames
-        places.first_frame[row] = handle.first_block * BLOCK_FRAMES
-        table[: len(handle.pages)], table[len(handle.pages) :] = handle.pages, _SCRATCH_PAGE
-        begin = handle.frames // BLOCK_FRAMES - handle.first_block
-        written[:] = handle.pages[begin : begin + len(written)] or _SCRATCH_PAGE
+        conditioned = self._graph.replay()[:rows].clone()
+        noise = self._flow.noise_rows([handle.frames for handle in handles], conditioned.shape[1])
+        return [SolvedChunk(*parts) for parts in zip(noise, conditioned, lengths, strict=True)]
 
     def _compute(self) -> Tensor:
         inputs = self._staging.on_device_tensors
+        speaker, encoder = self._memory.read_encoder(inputs.slots)
         chunk = FlowChunk(inputs.ids, inputs.future, self._prompt_mel)
-        state = self._memory.read_rows(inputs.slots)
-        plans = self._plans(inputs.places)
-        mel, after = self._flow.compute(chunk, self._noise, state, plans, CacheForm.KEYS_VALUES)
-        self._memory.write_contexts(inputs.slots, after)
-        return mel
+        mu, after = self._flow.encode(chunk, encoder, self._plans(inputs.places))
+        self._memory.write_encoder(inputs.slots, speaker, after)
+        return conditioning(mu, speaker, self._prompt_mel)
 
     def _plans(self, places: PagePlacement) -> FlowPlans:
-        window, heads = self._flow.policy.window_frames, self._flow.config.estimator.heads
-        solver = make_paged_plan(_both_halves(places), BLOCK_FRAMES, window, is_last=True, heads=heads)
-        if self._flow.config.encoder is None:
+        window, config = self._flow.policy.window_frames, self._flow.config
+        solver = make_paged_plan(_both_halves(places), BLOCK_FRAMES, window, is_last=True)
+        if config.encoder is None:
             return FlowPlans(solver, None, None)
         id_window = None if window is None else window // FRAMES_PER_SPEECH_ID
         ids = make_paged_plan(_placement_in_ids(places), BLOCK_IDS, id_window, is_last=True)
         return FlowPlans(solver, ids, make_paged_plan(places, BLOCK_FRAMES, window, is_last=True))
 
 
-def _scratch_inputs(key: _FlowGraphKey) -> _FlowInputs:
-    """Inputs whose rows all write to the scratch page."""
-    rows = key.rows
+class _SolverStep:
+    """One recorded Euler step and its input buffers."""
 
-    def zeros(*shape: int) -> Tensor:
-        return torch.zeros(rows, *shape, dtype=torch.int64)
+    def __init__(
+        self, flow: Flow, memory: FlowMemoryPool, key: _FlowGraphKey, pool: GraphMemoryPool | None
+    ) -> None:
+        self._flow, self._memory, self._key = flow, memory, key
+        inputs = _SolverInputs(_zeros(key.rows), _zeros(key.rows), _scratch_places(key))
+        self._staging = StagingBuffer(inputs, flow.device)
+        frames = key.blocks * BLOCK_FRAMES
+        self._x = torch.zeros(key.rows, frames, MEL_BANDS, device=flow.device)
+        self._conditioned = torch.zeros(key.rows, frames, 3 * MEL_BANDS, device=flow.device)
+        self._widths = to_device(torch.tensor([dt for _, dt in flow.times]), flow.device)
+        self._graph = StepGraph(self._compute, flow.device, pool)
 
-    ends = torch.full((rows,), key.blocks * BLOCK_FRAMES)
-    places = PagePlacement(zeros(), ends, zeros(key.pages), zeros(key.blocks), zeros())
-    return _FlowInputs(zeros(key.blocks * BLOCK_IDS), zeros(LOOKAHEAD_IDS), zeros(), places)
+    def run(self, chunks: Sequence[SolvedChunk], handles: Sequence[SequenceHandle]) -> None:
+        """Take the next Euler step of each chunk."""
+        rows, host = len(chunks), self._staging.host
+        host.solver_steps.zero_()
+        host.solver_steps[:rows] = torch.tensor([chunk.solver_step for chunk in chunks])
+        _write_places(host.slots, host.places, handles, [chunk.frames for chunk in chunks])
+        torch.stack([chunk.x for chunk in chunks], out=self._x[:rows])
+        torch.stack([chunk.conditioned for chunk in chunks], out=self._conditioned[:rows])
+        self._staging.upload()
+        for chunk, x in zip(chunks, self._graph.replay()[:rows].clone(), strict=True):
+            chunk.x, chunk.solver_step = x, chunk.solver_step + 1
+
+    def _compute(self) -> Tensor:
+        inputs, memory, flow = self._staging.on_device_tensors, self._memory, self._flow
+        steps = inputs.solver_steps
+        plan = make_paged_plan(
+            _both_halves(memory.solver_pages(inputs.places, steps)),
+            BLOCK_FRAMES,
+            flow.policy.window_frames,
+            is_last=True,
+            heads=flow.config.estimator.heads,
+        )
+        offsets = flow.require_offsets().index_select(0, steps.repeat_interleave(2))
+        widths = self._widths.index_select(0, steps)[:, None, None]
+        state = memory.read_solver(inputs.slots, steps)
+        x, after = flow.euler_step(
+            self._x, self._conditioned, (offsets, widths), state, plan, CacheForm.KEYS_VALUES
+        )
+        memory.write_solver(inputs.slots, steps, after)
+        return x
+
+
+_RECORDED: Mapping[_FlowPart, type[_EncoderStep] | type[_SolverStep]] = {
+    _FlowPart.ENCODER: _EncoderStep,
+    _FlowPart.SOLVER: _SolverStep,
+}
+
+
+def _zeros(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.int64)
+
+
+def _scratch_places(key: _FlowGraphKey) -> PagePlacement:
+    """Places of rows that all write to the scratch page."""
+    ends = torch.full((key.rows,), key.blocks * BLOCK_FRAMES)
+    pages, written = _zeros(key.rows, key.pages), _zeros(key.rows, key.blocks)
+    return PagePlacement(_zeros(key.rows), ends, pages, written, _zeros(key.rows))
+
+
+def _write_places(
+    slots: Tensor, places: PagePlacement, handles: Sequence[SequenceHandle], lengths: Sequence[int]
+) -> None:
+    """Fill places on the host; rows behind those of the handles pad. lengths: frames of each chunk."""
+    for row in range(len(slots)):
+        is_used = row < len(handles)
+        handle = handles[row] if is_used else SequenceHandle(_SCRATCH_PAGE, [], 0)
+        table, written = places.page_table.numpy()[row], places.written_pages.numpy()[row]
+        slots[row] = handle.slot
+        frames = lengths[row] if is_used else BLOCK_FRAMES * len(written)
+        places.begins[row], places.ends[row] = handle.frames, handle.frames + frames
+        places.first_frame[row] = handle.first_block * BLOCK_FRAMES
+        table[: len(handle.pages)], table[len(handle.pages) :] = handle.pages, _SCRATCH_PAGE
+        begin = handle.frames // BLOCK_FRAMES - handle.first_block
+        written[:] = handle.pages[begin : begin + len(written)] or _SCRATCH_PAGE
 
 
 def _both_halves(places: PagePlacement) -> PagePlacement:

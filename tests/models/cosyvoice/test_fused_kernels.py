@@ -19,12 +19,28 @@ _TOLERANCES = {
     "layers in fp16": 4e-3,
     "memory in fp16": 4e-3,
 }
+# What a step may launch; a chunk of the vocoder is one step.
+_MAX_LAUNCHES = {
+    "a token": 8,
+    "a solver step of version 2": 165,
+    "a solver step of version 3": 100,
+    "a chunk": 200,
+}
 
 
 def test_fused_kernels_compute_what_torch_does() -> None:
     errors = output_of("interpreted_kernels.py")
     assert len(errors) == 52
     assert [(name, error) for name, error in errors if not error <= _TOLERANCES.get(name, 1e-5)] == []
+
+
+def test_a_step_launches_few_kernels() -> None:
+    counts = output_of("counted_launches.py")
+    assert len(counts) == 6
+    limits = {
+        name: limit for name in counts for step, limit in _MAX_LAUNCHES.items() if name.startswith(step)
+    }
+    assert {name: count for name, count in counts.items() if count > limits[name]} == {}
 
 
 def output_of(script: str) -> Any:

@@ -2,13 +2,14 @@
 
     EagerFlowRunner    each sentence has a state that grows; any chunk length, any device. A sentence writes
                        behind its voice's own state, or behind a copy while another sentence uses that
-    GraphFlowRunner    each sentence has pages of one pool; steps are replayed CUDA graphs (``flow_graphs``)
+    GraphFlowRunner    each sentence has pages of one pool; steps are replayed CUDA graphs (``flow_graphs``),
+                       in which sentences at different Euler steps share one
 
 A runner belongs to one thread, but a sequence may be garbage-collected on any thread.
 """
 
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeGuard, TypeVar
 
@@ -24,6 +25,8 @@ from ....models.devices.torch_devices import free_bytes, to_device
 from .voice_memory import OwnSequence as OwnSequence
 from .voice_memory import PreparedVoice as PreparedVoice
 
+# In one step of the engine. A new sentence waits for so many at most; each step costs the host a turn.
+_EULER_STEPS = 2
 VoiceT = TypeVar("VoiceT")
 SequenceT = TypeVar("SequenceT")
 
@@ -161,8 +164,23 @@ class GraphFlowRunner:
         return None
 
     def step(self, chunk: FlowChunk, sequences: Sequence[SequenceHandle]) -> Tensor:
-        """Replay a recorded step. Raises MemoryError if no page is left."""
+        """Replay the recorded steps of a chunk. Raises MemoryError if no page is left."""
         return self._graphs.step(chunk, sequences)
+
+    def begin(self, chunk: FlowChunk, sequences: Sequence[SequenceHandle]) -> None:
+        """Run the encoder for sequences without a chunk. Raises as ``step``."""
+        self._graphs.begin(chunk, sequences)
+
+    def advance(self, sequences: Mapping[int, SequenceHandle]) -> dict[int, Tensor]:
+        """A few Euler steps of begun chunks of as many blocks; the mels of the finished, (80, T or more)."""
+        finished: dict[int, Tensor] = {}
+        for _ in range(_EULER_STEPS):
+            left = {row: sequence for row, sequence in sequences.items() if sequence.chunk is not None}
+            if not left:
+                break
+            mels = zip(left, self._graphs.advance([*left.values()]), strict=True)
+            finished |= {row: mel for row, mel in mels if mel is not None}
+        return finished
 
     def free(self, sequence: SequenceHandle) -> None:
         """Release the sequence's pages."""

@@ -341,16 +341,19 @@ class RenderHost:
             self._stage.free(sentence.state)
 
     def _commit(self, job: _Job, samples: Samples | None, error: Exception | None) -> None:
-        """Answer a request whose chunk was rendered, or queue its next chunk; the lock is held."""
+        """Answer a request whose chunk was rendered, or queue its next chunk or part; the lock is held."""
         is_open = self._sentences.get(job.key) is job.sentence
-        if error is not None or samples is None:
+        if samples is None and error is None and is_open:
+            self._jobs.append(job)  # rendered in part
+            return
+        if error is not None:
             self.metrics.failures.inc()
             logger.error("trace %s: a chunk was not rendered: %s", job.sentence.trace_id, error)
             if is_open:
                 self._drop(job.key)
             job.answer.set_result(RenderingFailed(_portable(error)))
             return
-        if not is_open:
+        if not is_open or samples is None:
             job.answer.set_result(_released())
             return
         chunk = job.chunks.popleft()

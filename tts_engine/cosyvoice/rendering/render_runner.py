@@ -4,7 +4,8 @@ The flow's state after the whole blocks of a voice's recording is computed once 
 from it (``flow_runner``) with the rest of the recording, whose sound is dropped (``hop_schedule``).
 
 Sentences whose chunks have the same length share a step of the flow; final chunks share one if they take the
-same number of blocks. Sentences share a step of the vocoder if their state shapes agree. State is in each
+same number of blocks. In recorded steps, sentences whose chunks take as many blocks share an Euler step, at
+whichever each of them is. Sentences share a step of the vocoder if their state shapes agree. State is in each
 sentence's ``SentenceRenderState`` and is replaced when a step ends, so a step that raised can be repeated.
 On a device other than the CPU the usual steps of both are recorded (``flow_graphs``, ``vocoder_graphs``).
 Used by one thread.
@@ -136,22 +137,40 @@ class RenderRunner:
 
     def flow_batch_key(self, render_input: RenderInput) -> Hashable:
         """Equal for inputs that can share a ``run_flow``."""
-        final, flow_key = (
-            render_input.chunk.final,
-            self._flow_runner.batch_key(render_input.render_state.flow_sequence),
-        )
-        return final, flow_key, -(-render_input.length // BLOCK_IDS) if final else render_input.length
+        blocks = -(-render_input.length // BLOCK_IDS)
+        if isinstance(self._flow_runner, GraphFlowRunner):
+            return blocks
+        final = render_input.chunk.final
+        flow_key = self._flow_runner.batch_key(render_input.render_state.flow_sequence)
+        return final, flow_key, blocks if final else render_input.length
 
     def run_flow(self, render_inputs: Mapping[int, RenderInput]) -> dict[int, Tensor]:
-        """The mel of each chunk, (1, 80, T)."""
-        chunk = _flow_chunk([*render_inputs.values()], self._device)
-        mel = self._flow_runner.step(
-            chunk, [render_input.render_state.flow_sequence for render_input in render_inputs.values()]
-        )
+        """The mel of each chunk, (1, 80, T). Where steps are recorded, a mel takes several calls."""
+        if isinstance(self._flow_runner, GraphFlowRunner):
+            mels = self._advance_flow(render_inputs, self._flow_runner)
+        else:
+            sequences = [each.render_state.flow_sequence for each in render_inputs.values()]
+            chunk = _flow_chunk([*render_inputs.values()], self._device)
+            mels = dict(zip(render_inputs, self._flow_runner.step(chunk, sequences), strict=True))
         return {
-            row: mel[index : index + 1, :, : FRAMES_PER_SPEECH_ID * render_input.length]
-            for index, (row, render_input) in enumerate(render_inputs.items())
+            row: mel[None, :, : FRAMES_PER_SPEECH_ID * render_inputs[row].length] for row, mel in mels.items()
         }
+
+    def _advance_flow(
+        self, render_inputs: Mapping[int, RenderInput], runner: GraphFlowRunner
+    ) -> dict[int, Tensor]:
+        """Begin chunks that are not begun, and take a few Euler steps of all."""
+        sequences = {row: each.render_state.flow_sequence for row, each in render_inputs.items()}
+        for final in (False, True):
+            new = [
+                each
+                for row, each in render_inputs.items()
+                if each.chunk.final is final and sequences[row].chunk is None
+            ]
+            if new:
+                handles = [each.render_state.flow_sequence for each in new]
+                runner.begin(_flow_chunk(new, self._device), handles)
+        return runner.advance(sequences)
 
     def vocoder_input(self, render_input: RenderInput, mel: Tensor) -> VocoderInput:
         """Stretch a chunk's mel to the session's speed and draw its noise; advances both, so call it once."""

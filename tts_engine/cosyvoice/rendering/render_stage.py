@@ -75,7 +75,10 @@ class RenderStage(Protocol):
     def render(
         self, render_inputs: Mapping[int, RenderInput], isolation: FaultIsolation
     ) -> dict[int, Samples]:
-        """The samples of each chunk; sentences that fail are left out, and recorded in ``isolation``."""
+        """The samples of each chunk; sentences that fail are left out, and recorded in ``isolation``.
+
+        Left out, too, are chunks that need more calls, which are the same again.
+        """
 
     def free(self, render_state: Any) -> None:
         """Free the memory of a sentence that is not rendered further, in a step."""
@@ -108,7 +111,7 @@ class LocalRenderStage:
     def render(
         self, render_inputs: Mapping[int, RenderInput], isolation: FaultIsolation
     ) -> dict[int, Samples]:
-        """Render one chunk for every sentence: flow, speed change, vocoder."""
+        """Render one chunk for every sentence, or a part of it: flow, speed change, vocoder."""
         runner = self.runner
         mels = isolation.run_batches(render_inputs, runner.flow_batch_key, runner.run_flow)
         vocoder_inputs = isolation.run_each(

@@ -117,6 +117,30 @@ def test_a_session_alone_equals_flow_step(config: FlowConfig) -> None:
         assert_same(graphs.step(FlowChunk(*chunk), [handle]), expected)
 
 
+def test_a_session_joins_others_at_their_next_euler_step(config: FlowConfig) -> None:
+    flow = make_flow(config)
+    graphs = FlowGraphs(flow, rows=4, slots=4, pages=24)
+    voices = [voice_of(flow, blocks, seed=blocks) for blocks in (2, 1, 0)]
+    spoken = [ChunkedIds.of(hops, seed) for seed, hops in enumerate([(25, 25, 9), (25, 25, 25), (25, 14)])]
+    expected = [step_eagerly(flow, *each) for each in zip(voices, spoken, strict=True)]
+    handles = [graphs.open_sequence(graphs.store_voice(voice)) for voice in voices]
+    mels: list[list[Tensor]] = [[], [], []]
+    for round_number in range(20):
+        joined = [row for row in range(3) if round_number >= row and len(mels[row]) < len(spoken[row].chunks)]
+        for row in joined:
+            if handles[row].chunk is None:
+                graphs.begin(FlowChunk(*spoken[row].chunks[len(mels[row])]), [handles[row]])
+        for row, mel in zip(
+            joined, graphs.advance([handles[row] for row in joined]) if joined else (), strict=True
+        ):
+            if mel is not None:
+                mels[row].append(mel[None])
+    for found, wanted in zip(mels, expected, strict=True):
+        assert len(found) == len(wanted)
+        for mel, mel_alone in zip(found, wanted, strict=True):
+            assert_same(mel, mel_alone)
+
+
 def test_sessions_at_different_frames_share_padded_steps(config: FlowConfig) -> None:
     flow = make_flow(config)
     voices = [voice_of(flow, 2), voice_of(flow, 0, seed=5), voice_of(flow, 1, seed=6)]
@@ -199,7 +223,7 @@ def test_recording_steps_beforehand_changes_no_session(config: FlowConfig) -> No
     assert_same(graphs.step(FlowChunk(*utterance.chunks[0]), [handle]), expected[0])
     graphs.record(max_blocks=2)
     recorded = graphs.recorded_count
-    assert recorded == 3 * 2 * 2  # rows 1, 2, 3; blocks 1, 2; pages 16, 20
+    assert recorded == 2 * 2 * 2 * 2  # both parts; rows 1, 3; blocks 1, 2; pages 16, 20
     for chunk, mel in zip(utterance.chunks[1:], expected[1:], strict=True):
         assert_same(graphs.step(FlowChunk(*chunk), [handle]), mel)
     assert graphs.recorded_count == recorded
@@ -211,7 +235,8 @@ def test_with_kernels_a_step_is_recorded_for_rows_and_blocks_only(
     monkeypatch.setattr(Flow, "has_fused_kernels", True)
     graphs = FlowGraphs(make_flow(config), rows=8, slots=1, pages=150)
     graphs.record(max_blocks=2)
-    assert graphs.recorded_count == 8  # rows 1, 2, 4, 8; blocks 1, 2
+    # Encoder: 1 and 8 rows; solver: 1, 4 and 8 rows; of 1 and 2 blocks.
+    assert graphs.recorded_count == 10
 
 
 def test_a_step_without_pages_left_can_be_tried_again(config: FlowConfig) -> None:
