@@ -1,19 +1,21 @@
-"""The interface of the flow for any library that computes it: states of voices and utterances, and noise.
+"""The interface of the flow for any library that computes it, and another speed of the mel on any device.
 
 ``prefill`` computes the state of a voice, ``copy_for_utterance`` copies it for a session, and ``step``
-renders the chunks of the utterance.
+renders the chunks of the utterance from its noise.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 flow/flow_matching.py (rand_noise).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...devices.torch_devices import to_device
 from ..config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS, FlowConfig
+from .array_mel_stretcher import ArrayMelStretcher
 from .attention_memory import slot_capacity
 from .policy import FlowPolicy
 from .state import FlowChunk, FlowState, with_capacity
@@ -110,3 +112,17 @@ class StreamingFlow(ABC):
         if self.policy.window_frames is not None or frames <= capacity:
             return state
         return with_capacity(state, int(state.frames.max()), max(frames, capacity * 3 // 2))
+
+
+class MelStretcher(ArrayMelStretcher):
+    """``ArrayMelStretcher`` for mels that are tensors."""
+
+    def _join(self, frames: Any, more: Any) -> Tensor:
+        return torch.cat([frames, more], -1)
+
+    def _interpolate(self, before: Any, after: Any, weight: Any) -> Tensor:
+        frames: Tensor = self._frames
+        start, end, share = (
+            to_device(torch.from_numpy(part), frames.device) for part in (before, after, weight)
+        )
+        return torch.lerp(frames[..., start], frames[..., end], share)

@@ -30,10 +30,9 @@ from ....models.cosyvoice.config import (
     CosyVoiceVersion,
 )
 from ....models.cosyvoice.flow.hop_schedule import HopSchedule, prompt_tail_ids
-from ....models.cosyvoice.flow.mel_stretcher import MelStretcher
 from ....models.cosyvoice.flow.policy import EXACT_POLICY
 from ....models.cosyvoice.flow.state import FlowChunk, FlowState, packed_voice, unpacked_voice
-from ....models.cosyvoice.flow.streaming_flow import StreamingFlow
+from ....models.cosyvoice.flow.streaming_flow import MelStretcher, StreamingFlow
 from ....models.cosyvoice.networks import RenderNetworks
 from ....models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ....models.cosyvoice.vocoder.layers import HiftNetwork

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the [cosyvoice] extra is not installed")
 
-from vivavoce.models.cosyvoice.flow.mel_stretcher import MelStretcher  # noqa: E402
+from vivavoce.models.cosyvoice.flow.streaming_flow import MelStretcher  # noqa: E402
 
 SPEEDS = pytest.mark.parametrize("speed", [0.5, 0.8, 1.0, 1.25, 1.7, 3.0])
 
