@@ -94,11 +94,14 @@ class GraphMemoryPool:
     stream: torch.cuda.Stream
 
 
-def new_graph_pool(device: torch.device) -> GraphMemoryPool | None:
-    """A pool; None on a device without graphs."""
+def new_graph_pool(device: torch.device, priority: int = 0) -> GraphMemoryPool | None:
+    """A pool; None on a device without graphs.
+
+    priority: of the kernels of its graphs, as of a CUDA stream. -1 is started before 0 where both wait.
+    """
     if device.type != "cuda":
         return None
-    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream = torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
     return GraphMemoryPool(torch.cuda.graph_pool_handle(), stream)
 
 
@@ -141,8 +144,14 @@ class StepGraph(Generic[State]):
 class CapturedSteps(Generic[Key, Step]):
     """Steps of one network by their sizes, captured when first needed, in one memory pool."""
 
-    def __init__(self, device: torch.device, capture: Callable[[Key, GraphMemoryPool | None], Step]) -> None:
-        self._pool, self._capture = new_graph_pool(device), capture
+    def __init__(
+        self,
+        device: torch.device,
+        capture: Callable[[Key, GraphMemoryPool | None], Step],
+        priority: int = 0,
+    ) -> None:
+        """priority: as of ``new_graph_pool``."""
+        self._pool, self._capture = new_graph_pool(device, priority), capture
         self._steps: dict[Key, Step] = {}
 
     @property

@@ -103,7 +103,10 @@ class DecodeGraphs:
         self._min_attended = state.capacity if lm.has_fused_kernels else _MIN_ATTENDED
         self._rows_decoded_ahead: dict[int, _DecodedAhead] = {}
         self._steps: CapturedSteps[DecodeGraphKey, _CapturedStep] = CapturedSteps(
-            lm.device, lambda key, pool: _CapturedStep(lm, state, key, ids_per_step, pool)
+            lm.device,
+            lambda key, pool: _CapturedStep(lm, state, key, ids_per_step, pool),
+            # The next id hardly uses a card and is waited for; a step of the flow fills it.
+            priority=-1,
         )
 
     @property

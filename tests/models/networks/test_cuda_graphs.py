@@ -12,7 +12,14 @@ torch = pytest.importorskip(
 from torch import Tensor  # noqa: E402
 
 from vivavoce.models.devices.torch_devices import CPU, compute_exactly  # noqa: E402
-from vivavoce.models.networks.cuda_graphs import StagingBuffer, StepGraph, bucket, buckets, new_graph_pool  # noqa: E402
+from vivavoce.models.networks.cuda_graphs import (  # noqa: E402
+    CapturedSteps,
+    StagingBuffer,
+    StepGraph,
+    bucket,
+    buckets,
+    new_graph_pool,
+)
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ def test_graphs_of_a_pool_are_warmed_up_and_recorded_on_its_stream_then_replayed
 
     streams: list[Any] = []
 
-    def new_stream(device: torch.device) -> Any:
+    def new_stream(device: torch.device, priority: int) -> Any:
         streams.append(cuda.stream("side"))
         return streams[-1]
 
@@ -177,3 +184,14 @@ def test_tf32_is_off_on_a_card() -> None:
         assert not any(library.allow_tf32 for library in libraries)
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def test_the_kernels_of_a_pool_have_its_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = []
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device, priority: streams.append((device, priority)))
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 0))
+    card = torch.device("cuda", 0)
+    steps: CapturedSteps[int, object] = CapturedSteps(card, lambda key, pool: pool, priority=-1)
+    CapturedSteps(card, lambda key, pool: pool)
+    assert steps.get(1) is steps.get(2)  # one pool
+    assert streams == [(card, -1), (card, 0)]
