@@ -46,9 +46,12 @@ def errors() -> Iterator[tuple[str, float]]:
     yield from _split_matrix()
     yield from _products()
     yield from _estimator_step(
-        unet.FlowUnet(UnetConfig(channels=32, head_width=16, heads=_HEADS, blocks=1, mid_blocks=1))
+        unet.FlowUnet(UnetConfig(channels=32, head_width=16, heads=_HEADS, blocks=1, mid_blocks=1)),
+        torch.float16,
     )
-    yield from _estimator_step(dit.FlowDit(DitConfig(width=64, head_width=64, heads=_HEADS, depth=1)))
+    yield from _estimator_step(
+        dit.FlowDit(DitConfig(width=64, head_width=64, heads=_HEADS, depth=1)), torch.float32
+    )
     yield from _vocoder_block()
     for precision in (Precision.FP32, Precision.FP16):
         yield from _language_model_layers(precision)
@@ -86,7 +89,7 @@ def _products() -> Iterator[tuple[str, float]]:
     yield "norm and Mish", _distance(fused_kernels.norm_mish(9 * x, norm), F.mish(norm(9 * x)))
 
 
-def _estimator_step(network: unet.FlowUnet | dit.FlowDit) -> Iterator[tuple[str, float]]:
+def _estimator_step(network: unet.FlowUnet | dit.FlowDit, dtype: torch.dtype) -> Iterator[tuple[str, float]]:
     """A whole step on pages: chunks of which one ends early; slots in several parts, some empty.
 
     One row has unused pages, and both have pages of the same voice.
@@ -103,33 +106,34 @@ def _estimator_step(network: unet.FlowUnet | dit.FlowDit) -> Iterator[tuple[str,
     )
     plan = make_paged_plan(places, 50, None, is_last=True, heads=_HEADS)
     drawn = map_state(torch.randn_like, network.init_state(2, 50, CacheForm.KEYS_VALUES, torch.float32))
-    for dtype in (torch.float16, torch.float32) if isinstance(network, dit.FlowDit) else (torch.float16,):
-        empty = network.init_state(9, 50, CacheForm.KEYS_VALUES, dtype)
-        assert isinstance(empty.cache, Tensor)
-        pool = torch.randn(empty.cache.shape).to(dtype)
-        x, conditions = torch.randn(2, 50, 80), torch.randn(2, 50, 240)
-        offsets = network.time_offsets(torch.tensor([0.3, 0.9]))  # rows at different solver steps
-        results = []
-        for is_fused in (False, True):
-            state = replace(drawn, cache=PagedBuffers(pool.clone()))
-            with (
-                patch.object(kernel_support, "runs_triton", return_value=is_fused),
-                patch.object(flow_kernels, "_SLOTS", 16),
-            ):
-                results.append(network.step(x, conditions, offsets, state, plan, CacheForm.KEYS_VALUES))
-        expected, expected_state = results[0]
-        for velocity, state in results[1:]:
-            yield f"velocity, pages in {dtype}", _distance(velocity, expected)
-            assert isinstance(state.cache, PagedBuffers) and isinstance(expected_state.cache, PagedBuffers)
-            # The scratch page is left out: padding of several rows is written there in any order.
-            pages, expected_pages = (each.cache.pool[1:].float() for each in (state, expected_state))
-            yield f"pages in {dtype}", _distance(pages, expected_pages)
-            contexts, expected_contexts = (
-                tensors(replace(each, cache=torch.zeros(0))) for each in (state, expected_state)
-            )
-            pairs = zip(contexts, expected_contexts, strict=True)
-            yield "contexts", max(_distance(found, wanted) for found, wanted in pairs if wanted.numel())
-        yield "counters", float(plan.part_counters.abs().max())
+    empty = network.init_state(9, 50, CacheForm.KEYS_VALUES, dtype)
+    assert isinstance(empty.cache, Tensor)
+    pool = torch.randn(empty.cache.shape).to(dtype)
+    x, conditions = torch.randn(2, 50, 80), torch.randn(2, 50, 240)
+    offsets = network.time_offsets(torch.tensor([0.3, 0.9]))  # rows at different solver steps
+    results = []
+    for is_fused in (False, True):
+        state = replace(drawn, cache=PagedBuffers(pool.clone()))
+        with (
+            patch.object(kernel_support, "runs_triton", return_value=is_fused),
+            patch.object(flow_kernels, "_SLOTS", 32),
+        ):
+            results.append(network.step(x, conditions, offsets, state, plan, CacheForm.KEYS_VALUES))
+    (expected, expected_state), (velocity, state) = results
+    yield "velocity", _distance(velocity, expected)
+    assert isinstance(state.cache, PagedBuffers) and isinstance(expected_state.cache, PagedBuffers)
+    # The scratch page is left out: padding of several rows is written there in any order.
+    pages, expected_pages = (each.cache.pool[1:].float() for each in (state, expected_state))
+    yield f"pages in {dtype}", _distance(pages, expected_pages)
+    contexts, expected_contexts = (
+        tensors(replace(each, cache=torch.zeros(0))) for each in (state, expected_state)
+    )
+    pairs = zip(contexts, expected_contexts, strict=True)
+    yield "contexts", max(_distance(found, wanted) for found, wanted in pairs if wanted.numel())
+    own = [getattr(module, "_counters", None) for module in network.modules()]
+    counters = [plan.part_counters, *(each for each in own if each is not None)]
+    assert len(counters) > 1
+    yield "counters", float(max(each.abs().max() for each in counters))
 
 
 def _vocoder_block() -> Iterator[tuple[str, float]]:
