@@ -26,10 +26,12 @@ _TRANSFORM: Final = 8_192  # at least the window and all delays
 _TAPS: Final = 128  # 16 ms: of a room's tail, more than the filter has would be left
 _BEFORE: Final = 32  # taps before the delay that was found, which may be of a reflection
 _FORGET: Final = 0.96  # a block: half a second
+_SETTLING: Final = 12  # blocks at a delay, from which the filter is not yet good for the next one
 _REGULAR: Final = 1e-3  # of the energy of the voice; more trust in a small filter
 _MIN_PEAK: Final = 0.12  # of the cross-correlation, at which a delay is believed
 _BETTER: Final = 1.5  # a peak must be, to replace the delay that is used
 _FADING: Final = 0.99  # of the memory of that delay's peak, a search
+_DOUBTED: Final = 0.6  # the same, where another delay is better: this one may be off by periods of a vowel
 _EXPLAINED: Final = 0.35  # energy left, of what came, below which all is taken for echo
 _ATTENUATION: Final = 0.05
 _QUIET_POWER: Final = 1e-5  # -50 dBFS: a delay is not looked for below
@@ -51,6 +53,7 @@ class EchoFilter:
         self._heard = np.zeros(_WINDOW, np.float32)  # newest last
         self._delay: int | None = None  # samples from the playing to the first tap
         self._peak = 0.0  # of the cross-correlation at the delay
+        self._learned = 0  # blocks, at that delay
         self._gram = np.zeros((_TAPS, _TAPS), np.float32)
         self._cross = np.zeros(_TAPS, np.float32)
         self._blocks = 0
@@ -89,21 +92,33 @@ class EchoFilter:
             self._search()
         if self._delay is None:
             return block
-        rows = self._learn(block)
-        ridge = _REGULAR * np.trace(self._gram) / _TAPS + 1e-9
-        taps = np.asarray(
-            np.linalg.solve(self._gram + np.float32(ridge) * _IDENTITY, self._cross), np.float32
-        )
-        left = block - np.asarray(rows @ taps, np.float32)
+        left = block - self._echo_of(block)
         if np.sum(left**2) < _EXPLAINED * np.sum(block**2):
             left *= _ATTENUATION
         return left
+
+    def _echo_of(self, block: Samples) -> Samples:
+        """Estimate the echo in a block, and learn from it."""
+        if self._learned < _SETTLING:
+            rows = self._learn(block)
+            return np.asarray(rows @ self._taps(), np.float32)
+        # Fitted to this block too, the filter would explain a caller in it as well.
+        taps = self._taps()
+        return np.asarray(self._learn(block) @ taps, np.float32)
+
+    def _taps(self) -> Samples:
+        """The filter that explains best what was heard lately."""
+        ridge = _REGULAR * np.trace(self._gram) / _TAPS + 1e-9
+        return np.asarray(
+            np.linalg.solve(self._gram + np.float32(ridge) * _IDENTITY, self._cross), np.float32
+        )
 
     def _learn(self, block: Samples) -> NDArray[Any]:
         """Add a block to the sums of the least squares; return its rows."""
         rows = self._rows(len(block))
         self._gram = _FORGET * self._gram + rows.T @ rows
         self._cross = np.asarray(_FORGET * self._cross + rows.T @ block, np.float32)
+        self._learned += 1
         return rows
 
     def _search(self) -> None:
@@ -116,21 +131,24 @@ class EchoFilter:
         energies = (sums[len(heard) :] - sums[: -len(heard)])[: len(products)]
         scale = np.sqrt(energies * np.sum(heard**2)) + 1e-9
         resemblance = np.abs(products) / scale
-        earliest = len(self._reference) - len(self._heard) - _MAX_DELAY - _BEFORE
+        latest = len(self._reference) - len(self._heard) - _BEFORE  # where the delay is 0
+        earliest = latest - _MAX_DELAY
         start = earliest + int(np.argmax(resemblance[earliest:]))
         peak = float(resemblance[start])
-        delay = max(0, len(self._reference) - len(self._heard) - start - _BEFORE)
         if self._delay is not None:
-            self._peak *= _FADING
-            if abs(delay - self._delay) < _BEFORE:
-                self._peak = max(self._peak, peak)
+            here = latest - self._delay
+            known = float(np.max(resemblance[max(0, here - _BEFORE) : here + _BEFORE]))
+            self._peak = max(_FADING * self._peak, known)
+            if peak <= _BETTER * known:
                 return
+            self._peak *= _DOUBTED
         if peak > max(_MIN_PEAK, _BETTER * self._peak):
-            self._delay, self._peak = delay, peak
+            self._delay, self._peak = max(0, latest - start), peak
             self._refit()
 
     def _refit(self) -> None:
         """Begin the least squares anew at another delay, with what was heard lately."""
+        self._learned = 0
         rows, heard = self._rows(_WINDOW), self._heard
         weights = np.float32(_FORGET) ** (np.arange(_WINDOW, dtype=np.float32)[::-1] // _BLOCK + 1)
         self._gram = (rows * weights[:, None]).T @ rows
