@@ -30,8 +30,9 @@ from .audio.input_resampler import DetectorResampler
 from .speech_network import CONTEXT_SAMPLES, WINDOW_SAMPLES, SpeechNetworkState, load_speech_network
 
 # Speech begins when the mean of so many last windows is at least that. Beeps, clicks, music and the
-# rest of an echo are often speech for one memory, in one window, and seldom for both.
-BEGINNINGS: Final = ((1, 0.95), (2, 0.65), (4, 0.55))
+# rest of an echo are often speech for one memory, in one window, and seldom for both or for long; some
+# voices are for one memory alone, for as long as they speak.
+BEGINNINGS: Final = ((1, 0.95), (2, 0.65), (4, 0.55), (6, 0.45))
 SILENCE_THRESHOLD: Final = 0.35
 MIN_SILENCE_WINDOWS: Final = 32  # 512 ms; a pause between words is shorter
 QUIET_DBFS: Final = -50.0

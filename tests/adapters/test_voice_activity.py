@@ -143,6 +143,20 @@ def test_each_memory_hears_every_second_window(speech: bytes) -> None:
         assert probabilities[first::2] == alone[1:]  # the first ones are of the history
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "windows"),
+    [(0.96, 0.0, 1), (0.8, 0.55, 2), (0.3, 0.85, 4), (0.9, 0.05, 6), (0.8, 0.05, None)],
+)
+def test_a_voice_that_one_memory_doubts_is_noticed_later(
+    first: float, second: float, windows: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = _Windows(np.zeros(512, np.float32))
+    doubts = [first, second] * 10
+    monkeypatch.setattr(heard, "_probabilities", lambda samples: [doubts.pop(0)])
+    begun = [heard.speech_begins(np.zeros(256, np.float32)) for _ in range(20)]
+    assert (begun.index(True) + 1 if windows else any(begun)) == (windows or False)
+
+
 def test_silence_is_not_given_to_the_network() -> None:
     detector = VoiceActivityDetector()
     assert detector.push(bytes(2 * 16_000), 16_000) == []
