@@ -24,7 +24,7 @@ def read_words() -> dict[str, str]:
 
 
 def read_names() -> dict[str, str]:
-    """Return the phonemes of the names by hand, which replace those of other lexicons but the first."""
+    """Return the phonemes of the names by hand, which replace those of other lexicons."""
     return _words(NAMES.read_text("utf-8"))
 
 

@@ -189,13 +189,16 @@ def _prepare(assets: Path, model: bytes) -> dict[str, bytes]:
     telephone = _telephone_graph()
     gold: dict[str, Any] = _read_json(assets / "lexicon_us_gold.json.gz")
     silver: dict[str, Any] = _read_json(assets / "lexicon_us_silver.json.gz")
+    names = read_names()
     tagger, weights = _split_tagger(gzip.decompress((assets / "tagger.json.gz").read_bytes()).decode())
     return {
         **{f"signed/{name}": graph for name, graph in signed.items()},
         **{f"unsigned/{name}": with_unsigned_weights(graph) for name, graph in signed.items()},
         **({"telephone.onnx": telephone} if telephone else {}),
         "product.onnx": saturating_product(),
-        "gold.txt": encode_table((word, _as_text(entry)) for word, entry in gold.items()),
+        "gold.txt": encode_table(
+            (word, _as_text(entry)) for word, entry in gold.items() if word not in names
+        ),
         "silver.txt": encode_table(_with_names(silver).items()),
         "tagger.txt": encode_table(weights),
         "tagger.json": tagger.encode(),

@@ -31,8 +31,8 @@ def rows(table: str) -> pytest.MarkDecorator:
     account ending in 4821 -> account ending in four eight two one
     The last four digits are 0042. -> The last four digits are zero zero four two.
     Code AB-1234-X is yours. -> Code A B, one two three four, X is yours.
-    Confirmation X7K2P9. -> Confirmation X seven K two, P nine.
-    Order #A1B2C3 -> Order number A one B two, C three
+    Confirmation X7K2P9. -> Confirmation X seven, K two, P nine.
+    Order #A1B2C3 -> Order number A one, B two, C three
     ticket INC0012345 -> ticket I N C, zero zero one, two three four five
     Here is your confirmation code:\t4821-99 -> Here is your confirmation code: four eight two one, nine nine
     Your code: ABCD-EFGH. -> Your code: A B C D, E F G H.
@@ -244,8 +244,8 @@ def test_numbers_are_read_with_their_units_and_signs(written: str, expected: str
 
 
 @rows("""
-    jane.doe@example.com -> jane dot doe at example dot com
-    john_smith99@mail.example.co.uk -> john underscore smith nine nine at mail dot example dot co dot U K
+    jane.doe@example.com -> jane dot doe, at example dot com
+    john_smith99@mail.example.co.uk -> john underscore smith nine nine, at mail dot example dot co dot U K
     https://www.example.com/help -> W W W dot example dot com slash help
     Visit example.com. -> Visit example dot com.
     report_2024.pdf or photo.jpg -> report underscore two zero two four dot P D F or photo dot J P G

@@ -48,6 +48,7 @@ class Speller:
     point: str  # between the parts of a version; those of an IP address have the name of "." between them
     comma: str = ","  # mark of the pause between groups
     pairs_digits: bool = False  # groups of two digits are read as numbers
+    pauses_before_at: bool = False  # "anna dot lee, at", which is heard as one word without a pause
 
     def digit_name(self, scan: ScanState, digit: str) -> str:
         """Return the word of ``digit``."""
@@ -149,6 +150,10 @@ class Speller:
             elif text.isalpha():
                 self.read_address_word(scan, part.start(), part.end())
             else:
+                if text == "@" and part.start() > start:
+                    scan.punctuate(
+                        self.comma
+                    )  # "anna dot lee, at", which is heard as one word without a pause
                 scan.emit(self.marks.get(text, ""), part.start(), part.end())
         self.note_address(scan)
         return max(stop, start)

@@ -17,6 +17,8 @@ _TIME_FOLLOWS = r" ?\d{1,2}[:時时点點]|の ?\d|の(?:午|朝|昼|夜|夕)|[(
 _DATE_RANGE_FOLLOWS = r" ?[~–—-] ?\d{1,2}/\d"
 _DATE_RANGE_BEFORE = re.compile(r"\d/\d{1,2}(?:[(（].{1,3}[)）])? ?[~–—-] ?\Z")
 _ENDS_OF_WEEKDAYS = tuple("一二三四五六日天曜")
+_HALF_TIME_AHEAD = re.compile(r"[(（]\d{1,2}[:-]\d{1,2}[)）]")
+_HALF_TIME_BEHIND = re.compile(r"\d[:-]\d{1,2}[(（]\Z")
 _MONTH_AND_DAY = r"(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])"
 _PADDED_MONTH_AND_DAY = r"(?:0[1-9]-(?:0[1-9]|[12]\d|3[01])|1[0-2]-0[1-9])"
 
@@ -40,7 +42,10 @@ class HanDates(ABC):
             (r"((?:1[5-9]|2[01])\d\d)([-/.])(\d{1,2})\2(\d{1,2})(?![\d-])", self._read_date),
             (r"(\d{1,2})/(\d{1,2})/((?:19|20)\d\d)(?!\d)", self._read_date_with_year_last),
             (r"((?:19|20)\d\d)[/-](0[1-9]|1[0-2]|[1-9])(?![\d/.-])", self._read_year_and_month),
-            (rf"({_MONTH_AND_DAY})(?= \d{{1,2}}:\d\d|[(（])(?![\d-])", self._read_month_and_day),
+            (
+                rf"({_MONTH_AND_DAY})(?= \d{{1,2}}:\d\d|[(（](?!\d{{1,2}}[:-]))(?![\d-])",
+                self._read_month_and_day,
+            ),
             (rf"({_PADDED_MONTH_AND_DAY})(?![\d-])", self._read_month_and_day),
             (r"(\d{1,2})/(\d{1,2})[~–—-](\d{1,2})(?![\d/:.])", self._read_days),
             (r"(\d{1,4})/(\d{1,5})(?![\d/])", self._read_slash),
@@ -137,9 +142,13 @@ class HanDates(ABC):
     def _read_score(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "21:15" as a score if a word beside it says so."""
         before = scan.view[max(0, match.start() - _CONTEXT_CHARACTERS) : match.start()].rstrip()
+        # "4-1(2-0)大胜"
+        half_time = _HALF_TIME_AHEAD.match(scan.view, match.end())
+        end = half_time.end() if half_time else match.end()
+        is_half_time = _HALF_TIME_BEHIND.search(before) is not None
         if not (
             before.endswith(self.table.score_words_before)
-            or self._score_follows.match(scan.view, match.end())
+            or self._score_follows.match(scan.view, end + is_half_time)
         ):
             return None
         words = map(self.numbers.words, match.groups())

@@ -111,15 +111,28 @@ class HanNormalizer:
             *self._dates.sign_rows(),
             *self._codes.sign_rows(),
             *self._amounts.sign_rows(),
+            (r"~(?=[$¥€£]?\d)", self._read_about),
             (r"[，、；：。！？]", self._read_wide_mark),
             *((pattern, self._with_wide_punctuation(read)) for pattern, read in PUNCTUATION_ROWS),
             (any_of(mark for mark in self._table.marks if len(mark) > 1) or r"(?!)", self._read_mark),
-            (r"[@+&=]|#(?![A-Za-z0-9#])", self._read_mark),
+            (r"[@+&=→]|#(?![A-Za-z0-9#])", self._read_mark),
+            (r"[-=]{1,2}>(?= ?[^\s>])", self._read_arrow),
         )
 
     def _read_word(self, scan: ScanState, match: re.Match[str]) -> int:
         scan.emit(unicodedata.normalize("NFC", match.group()), match.start(), match.end())
         scan.context.note_word()
+        return match.end()
+
+    def _read_about(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the sign of "~20分"; after a number it is a range."""
+        if scan.context.after_number:
+            return None
+        scan.emit(self._table.about, *match.span())
+        return match.end()
+
+    def _read_arrow(self, scan: ScanState, match: re.Match[str]) -> int:
+        scan.emit(self._table.marks["→"], *match.span())
         return match.end()
 
     def _read_mark(self, scan: ScanState, match: re.Match[str]) -> int:

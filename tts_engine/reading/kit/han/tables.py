@@ -28,6 +28,7 @@ class HanTable:
     per: str  # the "/" of a price a month
     range_word: str  # between two numbers
     over: str  # between two numbers with "/" that are neither a fraction nor a date
+    about: str  # the "~" before a number
     versus: str  # between the numbers of a score
     version_point: str  # between the numbers of a version
     date_words_before: tuple[str, ...]  # "3/4" after one of these is a date

@@ -123,6 +123,8 @@ class OperandParser(FormulaCursor):
         after = self._peek()
         if after.kind == "number" and after.text.isdigit() and not self._tex:
             self._features.add("index")
+            if leaf.value in "vV":  # of a version or a speed
+                return FormulaRow((leaf, self._number(after)))
             return FormulaScript(leaf, self._number(after), None)
         primes: FormulaNode = leaf
         if after.text == "'" and (self._tex or self._peek(1).text == "("):

@@ -14,6 +14,9 @@ _RUN = re.compile(r"\d+|[^\W\d_]+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _CAPITALS_BEHIND = re.compile(r"(?<!\w)[A-Z]{1,3} \Z")  # the "C" of "3 C 117/24", of a court
 _YEARS = re.compile(r"(?:1[5-9]|20)\d\d-(?:1[5-9]|20)\d\d")
+_SHOUTED_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z]{3,}[^\w]{1,3}\Z")
+_MIN_INITIALISM = 2
+_ROUND_DIGITS = 3
 _MIN_SPELLED_RUNS = 5  # in "RSSMRA80A01H501U", whose letters are read one by one too
 _MIN_CODE_RUNS = 3  # of letters or digits in "AB-4711-X", whose digits are read one by one
 _LETTERS_THAT_ARE_WORDS = "AEIOUY"
@@ -49,6 +52,11 @@ class TableCodes:
         self._end = table.end
         # The "salle B" of "salle B 2.14"
         self._section_behind = re.compile(rf"(?<!\w)(?i:{any_of(table.section_words) or '(?!)'}) [A-Z] \Z")
+        cues = any_of(table.compass_cues) or "(?!)"
+        # "vent de NO", "15 km NO von Wien"
+        self._compass_behind = re.compile(
+            rf"(?<!\w)(?i:{cues})(?: [^\W\d_]{{1,6}}){{0,2}} \Z|\d ?(?:km|mi|m|км|м) \Z"
+        )
         self._money_ahead = LazyPattern(rf"\s?(?:{any_of(table.money)}){table.end}")
 
     def letter_rows(self) -> tuple[RuleRow, ...]:
@@ -60,7 +68,9 @@ class TableCodes:
         part = rf"{upper}{{1,12}}"
         slashed = rf"(?=[^\s]{{0,30}}/)(?=[^\s\d]{{1,14}}\d){part}(?:[-/]{part}){{1,5}}(?![\w/])"
         phrases = self._table.code_phrases or "(?!)"
+        compass = any_of(self._table.compass) or "(?!)"
         return (
+            (rf"(?:{compass})(?![\w-])", self._read_compass),
             (rf"(?i:{phrases})(?= (?:[*.x]{{1,4}} ?)?\d{{3,6}}(?![.,]?\d))", self._read_code_phrase),
             (slashed if self._table.reference_slashes else "(?!)", self._read_slashed),
             (rf"(?=[A-Z])(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
@@ -209,7 +219,8 @@ class TableCodes:
         spells_digits = len(runs) >= _MIN_CODE_RUNS
         for run in runs:
             text = run.group()
-            is_short = len(text) <= self._table.max_mixed_digits
+            is_round = len(text) == _ROUND_DIGITS and text[-1] == "0" and len(runs[0].group()) == 1  # "A380"
+            is_short = len(text) <= self._table.max_mixed_digits or is_round
             if text.isdigit() and is_short and text[0] != "0" and not spells_digits:
                 scan.emit(self._numbers.number(int(text)), run.start(), run.end())
             elif (
@@ -240,6 +251,29 @@ class TableCodes:
                 self._speller.spell(scan, start, stop)
         return self._speller.finish_number(scan, match.end())
 
+    def _read_compass(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "NO" of "vent de NO" and of "15 km NO von Wien"."""
+        if not self._compass_behind.search(scan.view, max(0, match.start() - 30), match.start()):
+            return None
+        word = self.direction(scan, match.group())
+        scan.emit(word, *match.span())
+        self.note_word(scan, word)
+        return self._speller.join_suffix(scan, match.end())
+
+    def direction(self, scan: ScanState, letters: str) -> str:
+        """Return the name of a direction after the word that was read last."""
+        return self._table.compass[letters]
+
+    def _is_short_initialism(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether two capitals are no word of the language, and none beside them is in capitals: "l'OM"."""
+        word = match.group()
+        known = self._table.short_words | self._table.function_words
+        if len(word) != _MIN_INITIALISM or not self._table.short_words or word.lower() in known:
+            return False
+        beside = _SHOUTED_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
+        following = scan.next_word(match.end())
+        return not beside and not (len(following) > _MIN_INITIALISM and following.isupper())
+
     def _read_capital_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "USB-C" letter by letter."""
         return self._read_mixed(scan, match) if match.group().isupper() else None
@@ -248,7 +282,8 @@ class TableCodes:
         word = match.group()
         numbers_beside = scan.context.after_number + scan.view[match.end() + 1 : match.end() + 2].isdigit()
         is_part_of_code = 0 < len(word) - 1 <= numbers_beside
-        if not word.isupper() or not (is_part_of_code or self._speller.spells_capitals(word)):
+        is_spelled = is_part_of_code or self._speller.spells_capitals(word)
+        if not word.isupper() or not (is_spelled or self._is_short_initialism(scan, match)):
             return None
         self._speller.spell(scan, match.start(), match.end())
         self.note_word(scan, match.group())

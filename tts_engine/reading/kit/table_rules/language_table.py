@@ -63,6 +63,9 @@ class LanguageTable:
     abbreviated_heads: Mapping[str, str] = field(default_factory=dict)  # of compound words: "Geb.-Datum"
     # Before names, with a stop that they need; the second reading is for names in "-a": "dom|dona"
     titles: Mapping[str, str] = field(default_factory=dict)
+    compass: Mapping[str, str] = field(default_factory=dict)  # names of the directions "N", "NO"
+    compass_cues: frozenset[str] = frozenset()  # words before such letters, some words before: "vent de NO"
+    short_words: frozenset[str] = frozenset()  # of two letters, which are not spelled in capitals
     names_capitals: bool = False  # a capital on its own, as in "classe B", is read by its name
     spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
     number_sign: str = ""  # the "#" of "#12", if it is said
@@ -115,6 +118,7 @@ class LanguageTable:
     fractions: Mapping[str, str] = field(
         default_factory=dict
     )  # of "1/2", "24/7", "2nd"; "meio|meia" has the feminine, and then the neuter
+    fraction_parts: Mapping[str, str] = field(default_factory=dict)  # of "2/5 de", by the lower number
     per_word: str = ""  # the "/" between a price and a unit
     per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
     per_nouns: frozenset[str] = frozenset()  # after the "/" of a counted noun: "3 fois/jour"
@@ -305,6 +309,8 @@ _WORD_SETS = (
     "code_words",
     "mid_sentence_words",
     "spelled_words",
+    "compass_cues",
+    "short_words",
     "function_words",
     "key_cues",
     "hour_cues",

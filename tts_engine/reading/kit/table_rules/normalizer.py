@@ -29,6 +29,7 @@ _INVERTED_MARKS = "¿¡"
 # Begins the pattern of abbreviations, so that their many words are not tried at every word.
 _STOP_OR_DIGIT_AHEAD = r"(?=[^\s\d.]{1,30}(?: [^\s\d.]{1,4})?(?:\.|\s?\d))"
 _DEGREES_AHEAD = re.compile(r"(?: de| di)?:? ?[-−+]?\d{1,2}(?:[.,]\d)? ?[°º]")
+_CODE_BEHIND = re.compile(r"\d-?\w{0,8}\Z")  # of "40-17-B#"
 _WORDS = re.compile(r"[^\W\d_]+")
 _SILENT_MARKS = ".-_/#*"  # named in addresses, and as keys of a telephone, only
 
@@ -59,7 +60,9 @@ class TableNormalizer:
         # What is read by itself after "d'" and its like
         stopped = any_of((*table.abbreviations, *table.month_abbreviations)) or "(?!)"
         spelled = any_of(table.spelled_words) or "(?!)"
-        self._elided = rf"\d|(?:{stopped})\.|(?:{spelled}|[B-DF-HJ-NP-TV-XZ]{{2,5}}|[A-Z]\d{{1,4}})(?!\w)"
+        self._elided = (
+            rf"\d|(?:{stopped})\.|(?:{spelled}|[B-DF-HJ-NP-TV-XZ]{{2,5}}|[A-Z]{{2}}|[A-Z]\d{{1,4}})(?!\w)"
+        )
         # Before a small letter "1." may be an ordinal.
         self._list_number = r"(\d{1,3})[.)] +(?=\S)" + (
             f"(?![{SMALL_LETTERS}])" if table.stop_ordinals else ""
@@ -98,6 +101,8 @@ class TableNormalizer:
             symbols=compile_rules(
                 *MARKUP_ROWS,
                 *self.own_symbol_rows(),
+                (r"[-=]{1,2}>(?= ?[\w\"'$£€(/~`])", self._read_arrow),
+                (r"(?<![^\s(])[~≈] ?(?=[$€£%-]?\d)", self._read_about),
                 *self._codes.sign_rows(),
                 *self._amounts.sign_rows(),
                 (rf"[{_INVERTED_MARKS}](?=[^\W\d_])", self._read_inverted_mark),
@@ -225,6 +230,9 @@ class TableNormalizer:
         if written in self._table.numbered_abbreviations and not scan.next_visible(match.end()).isdigit():
             return None
         spoken = self._inflected(scan, self._table.abbreviations[written], start)
+        noun = self._table.units.get("min") if written == "min" else None
+        if noun and scan.context.after_number and scan.view[start - 1 : start] == " ":  # "1 u 40 min."
+            spoken = noun.forms[-1 if scan.view[start - 2].isdigit() else 0]
         if _DEGREES_AHEAD.match(scan.view, match.end()):
             spoken = self._table.degree_readings.get(spoken, spoken)
         scan.emit(spoken, start, match.end())
@@ -252,13 +260,30 @@ class TableNormalizer:
     def _read_telephone_key(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read a lone # as the telephone key; a lone * is one before a hyphen and after a word for it."""
         key, previous = match.group(), scan.context.previous_word
-        if match.start() and not scan.view[match.start() - 1].isspace():
+        ends_code = key == "#" and _CODE_BEHIND.search(scan.view, max(0, match.start() - 10), match.start())
+        if match.start() and not (scan.view[match.start() - 1].isspace() or ends_code):
             return None
         is_star = scan.view.startswith("-", match.end()) or previous in self._table.key_cues
         if key not in self._table.marks or (key == "*" and not is_star):
             return None
         scan.emit(self._table.marks[key], match.start(), match.end())
         self._codes.note_word(scan, key)
+        return match.end()
+
+    def _read_arrow(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "->" as the arrow."""
+        return self._read_mark_as(scan, match, "→")
+
+    def _read_about(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "~" of "~20 min"."""
+        return self._read_mark_as(scan, match, "≈")
+
+    def _read_mark_as(self, scan: ScanState, match: re.Match[str], mark: str) -> int | None:
+        name = self._table.marks.get(mark)
+        if name is None:
+            return None
+        scan.emit(self._inflected(scan, name, match.start()), *match.span())
+        self._codes.note_word(scan, name)
         return match.end()
 
     def _skip_mark(self, scan: ScanState, match: re.Match[str]) -> int:

@@ -12,7 +12,7 @@ from ...kit.tokenizer import (
     end_sentence_if_capital_follows,
 )
 from . import vocabulary
-from .addresses import read_direction, read_province, read_state, read_street
+from .addresses import read_direction, read_province, read_state, read_street, read_turn
 from .quantities.number_words import amount_words
 from .quantities.units import end_of_unit
 from .spelling import ENGLISH_SPELLER, NAME_ROWS
@@ -20,12 +20,15 @@ from .word_context import note_english_word
 from .words import AMOUNT_AHEAD
 
 _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
-_NUMBER_AHEAD = re.compile(r" ?#? ?(?:\d|[A-Z](?!\w)|[IVXLC]{2,6}(?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)")
+_NUMBER_AHEAD = re.compile(
+    r" #(?!\w)| ?#? ?(?:\d|[A-Z](?!\w)|[IVXLC]{2,6}(?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)"
+)
 _CAPITALS_OR_VERB_AHEAD = re.compile(r" (?:[A-Z]{2,6}(?!\w)|[a-z])")  # "part no. WRX", "serial no. reads"
 _PRICE_BEHIND = PatternBehind(r"[$£€][\d,.]{1,20}[kK]? ?\Z")
 # Of which there is a least: "a $50 min.", "a 2-hr min."
 _LIMITED_BEHIND = PatternBehind(
-    r"(?:[$£€][\d,.]{1,20}[kK]?|\b\d{1,4}[- ](?:hr|hour|night|day|week|wk|month|yr|year|person|item)s?) \Z"
+    r"(?:[$£€][\d,.]{1,20}[kK]?|\b\d{1,3}-[a-z]{3,12}"
+    r"|\b\d{1,4}[- ](?:hr|hour|night|day|week|wk|month|yr|year|person|item)s?) \Z"
 )
 _BEFORE_EXPERIENCE = frozenset(("yr", "yrs", "year", "years", "work", "job", "prior", "relevant", "of"))
 _TRAIN_NUMBER_AHEAD = re.compile(r"\.? #?\d{3,6}(?![\d/-])")
@@ -62,11 +65,22 @@ def _read_contracted_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_chat_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "imo", "btw" and "IDK"; "RN" in capitals is a nurse."""
+    words = vocabulary.CHAT_ABBREVIATIONS[match.group()]
+    scan.emit(words, *match.span())
+    note_english_word(scan.context, words.split()[-1])
+    return match.end()
+
+
 def _read_possessive_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "the Dr.'s note" and "Smith Co.'s"."""
-    if match.group(1) not in vocabulary.ABBREVIATIONS:
+    """Read "the Dr.'s note", "Smith Co.'s" and "last yr's"."""
+    short, dotted = match.group(1), bool(match.group(2))
+    known = vocabulary.ABBREVIATIONS if dotted else vocabulary.STOPLESS_ABBREVIATIONS | _PERIODS
+    if short not in known:
         return None
-    word = vocabulary.ABBREVIATIONS[match.group(1)][0] + "'s"
+    unit = vocabulary.UNITS.get(short.removesuffix("s"))
+    word = (unit[0] if unit else vocabulary.ABBREVIATIONS[short][0]) + "'s"
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)
     return match.end()
@@ -96,7 +110,8 @@ def _read_numbered_period(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "wk 23" and "yr 2"; "3 yr 2" is a duration."""
     if scan.context.after_number:
         return None
-    word = vocabulary.UNITS[match.group(1)][0]
+    short = match.group(1)
+    word = "section" if short == "sec" else vocabulary.UNITS[short][0]
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)
     return match.end()
@@ -133,6 +148,13 @@ def _read_interval(scan: ScanState, match: re.Match[str]) -> int:
     hours = " to ".join(amount_words(group) for group in match.groups() if group)
     scan.emit(f"every {hours} hours", match.start(), match.end())
     scan.context.note_number()
+    return match.end()
+
+
+def _read_secretary(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "Sec. of State"."""
+    scan.emit("Secretary", *match.span())
+    note_english_word(scan.context, "Secretary")
     return match.end()
 
 
@@ -250,6 +272,7 @@ def _read_numbered_abbreviation(
         following = following or bool(_CAPITALS_OR_VERB_AHEAD.match(scan.view, match.end()))
     if word == "no" and dotted and scan.next_visible(match.end()).islower():
         following = following or scan.context.previous_word not in vocabulary.WORDS_BEFORE_ANSWERS | {""}
+    following = following or (dotted and scan.next_word(match.end()) in _NOUNS_OF_NUMBERS)
     if not following and (word in vocabulary.AMBIGUOUS_ABBREVIATIONS or not dotted):
         return None
     if not dotted and word not in vocabulary.STOPLESS_ABBREVIATIONS and word != "x":
@@ -278,16 +301,21 @@ def _read_initial(scan: ScanState, match: re.Match[str]) -> int | None:
 _DEGREE = any_of(word for word in vocabulary.ABBREVIATIONS if re.search(r"\w\w\.|\.\w\w", word))
 _CONTRACTED = any_of(vocabulary.CONTRACTED_ABBREVIATIONS)
 _COUNTED = any_of(vocabulary.COUNTED_ABBREVIATIONS)
+_NOUNS_OF_NUMBERS = frozenset(("code", "codes", "number", "numbers", "no", "num"))  # "conf. code"
+_PERIODS = frozenset(("yr", "mo", "wk", "hr"))
+_CHAT = any_of(vocabulary.CHAT_ABBREVIATIONS)
 LETTER_RULES = (
     *compile_capital_rules(
-        (r"([A-Z][a-z]{0,5})\.'s(?!\w)", _read_possessive_abbreviation),
         (r"(?:NN[EW]|SS[EW]|E[NS]E|W[NS]W)(?!\w)", _read_wind),
+        (r"Sec\.(?= of [A-Z])", _read_secretary),
         (r"(FT|PT)(?:/(FT|PT))?(?![\w%])", _read_hours_of_work),
     ),
     *compile_rules(
+        (r"([A-Za-z][a-z]{1,5})(\.?)'s(?!\w)", _read_possessive_abbreviation),
+        (rf"(?:{_CHAT})(?![\w'/@-]|[.:]\w)", _read_chat_abbreviation),
         (rf"(?=[A-Za-z]{{1,6}}')(?i:{_CONTRACTED})(?![\w'])", _read_contracted_abbreviation),
         (rf"(?:{_COUNTED})(?=/(?:s|sec|min|h|hr|hour|day|mo|month|user)\b)", _read_counted_abbreviation),
-        (r"(wk|yr)\.?(?= \d)", _read_numbered_period),
+        (r"(wk|yr|sec)\.?(?= \d)", _read_numbered_period),
         (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
         (r"c\.(?= [a-z])", _read_cups),
         (r"q(\d{1,2})(?:[-–](\d{1,2}))?h(?!\w)", _read_interval),
@@ -301,6 +329,7 @@ LETTER_RULES = (
     *compile_capital_rules(
         # "N.", "NW": a direction in an address
         (r"([NS][EW]?|[EW])\.?(?![\w'-])", read_direction),
+        (r"[RL](?![\w'&/-]|\.\w)", read_turn),
         (r"([A-Z])\.(?= [A-Z])", _read_initial),
     ),
     *compile_rules(

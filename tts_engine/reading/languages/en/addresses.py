@@ -3,7 +3,7 @@
 import re
 
 from ...kit.lazy_pattern import PatternBehind
-from ...kit.tokenizer import ScanState, end_sentence_if_capital_follows
+from ...kit.tokenizer import ScanState, any_of, end_sentence_if_capital_follows
 from . import vocabulary
 from .codes import is_counted
 from .word_context import is_shouted, note_english_word
@@ -20,7 +20,19 @@ _AUSTRALIAN_POSTCODE_AHEAD = re.compile(r" [2-7]\d{3}(?![\w:/.-]\d)(?!\d)")
 _ROUTE_BEHIND = PatternBehind(r"\b(?:I|US|SR|CR|Hwy\.?|Highway|[Rr]oute|Rte\.?|Interstate)[- ]?\d{1,3} \Z")
 _FROM_THE_BEHIND = PatternBehind(r"\b(?:from|in|to|of|toward) the \Z")
 # "48.858° N", "51.5074 N", "wind 15 km/h NW"
-_MEASURE_BEHIND = re.compile(r"(?:°|\d\.\d{3,}|\d ?(?:mph|km/h|kph|kts?|mi|km)) ?\Z")
+_MEASURE_BEHIND = re.compile(
+    r"(?:°|\d\.\d{3,}|\d ?(?:mph|km/h|kph|kts?|mi\.?|km|nmi|NM|m|ft\.?|yds?\.?)"
+    r"|miles?|kilomet(?:er|re)s?|blocks?|yards|feet) ?\Z"
+)
+# "NW of town", "SE Asia", "the NE corner"
+_OF_PLACE_AHEAD = re.compile(r" of (?:the |our |here|there|this |that |downtown|town|[A-Z])")
+_REGION_AHEAD = re.compile(rf" (?:{any_of(vocabulary.REGIONS)}|(?:{any_of(vocabulary.SIDES_OF_PLACES)})s?)\b")
+_SPEED_AHEAD = re.compile(r" (?:at )?\d|[,.;]|\Z")
+_TURN_BEHIND = PatternBehind(
+    r"\b(?:turn|bear|veer|keep|merge|swipe|(?:make|take|hang) an?|first|second|next|1st|2nd|3rd|sharp|slight"
+    r"|(?:on|to) your) \Z",
+    re.IGNORECASE,
+)
 
 
 def read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | None:
@@ -31,7 +43,10 @@ def read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | No
         scan.emit(vocabulary.STREET_ABBREVIATIONS[word], match.start(), match.end())
         note_english_word(scan.context, "highway")
         return match.end()
-    after_name = scan.context.previous_capitalized or _is_in_address(scan, word, following)
+    after_break = not scan.view[: match.start()].rstrip() or scan.view[: match.start()].rstrip()[-1] in ",;:("
+    after_name = not after_break and (
+        scan.context.previous_capitalized or _is_in_address(scan, word, following)
+    )
     if word in ("St", "Dr") and following.isupper() and not after_name:
         scan.emit(vocabulary.ABBREVIATIONS[word][0], match.start(), match.end())
         note_english_word(scan.context, "saint")
@@ -78,7 +93,8 @@ def read_state(scan: ScanState, match: re.Match[str]) -> int | None:
         if not context.after_comma or is_shouted(scan, match)
         else vocabulary.STATES_AFTER_CITIES
     )
-    if name is None or not (before_zip or (context.previous_capitalized and letters in likely)):
+    is_city = letters == "NY" and not (context.code_words_left or context.identifier_expected)
+    if name is None or not (before_zip or is_city or (context.previous_capitalized and letters in likely)):
         return None
     scan.emit(name, match.start(), match.end())
     note_english_word(scan.context, "zip" if before_zip else name)
@@ -101,6 +117,16 @@ def read_province(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     scan.emit(name, match.start(), match.end())
     note_english_word(context, "zip")
+    return match.end()
+
+
+def read_turn(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "turn R on 5th" and "it's on your L"."""
+    if not _TURN_BEHIND.search(scan.view, match.start()):
+        return None
+    word = {"R": "right", "L": "left"}[match.group()]
+    scan.emit(word, *match.span())
+    note_english_word(scan.context, word)
     return match.end()
 
 
@@ -142,7 +168,15 @@ def _is_direction_of_way(scan: ScanState, match: re.Match[str]) -> bool:
     start = match.start()
     if _ROUTE_BEHIND.search(scan.view, start) or _MEASURE_BEHIND.search(scan.view, max(0, start - 12), start):
         return True
+    if _OF_PLACE_AHEAD.match(scan.view, match.end()) and not scan.context.identifier_expected:
+        return len(match.group(1)) == 2 or scan.context.previous_word in vocabulary.WORDS_BEFORE_SIDES
+    if len(match.group(1)) == 2 and _REGION_AHEAD.match(scan.view, match.end()):
+        return True
     if scan.context.previous_word in vocabulary.WORDS_BEFORE_DIRECTIONS:
-        return len(match.group(1)) == 2 or scan.next_word(match.end()).islower()
+        before_speed = scan.context.previous_word in ("wind", "winds") and _SPEED_AHEAD.match(
+            scan.view, match.end()
+        )
+        return len(match.group(1)) == 2 or bool(before_speed) or scan.next_word(match.end()).islower()
     at_end = scan.view[match.end() : match.end() + 1] in (".", ",", ";", "!", "?", ")", "")
+    at_end = at_end or scan.next_word(match.end()) in vocabulary.WORDS_AFTER_PRICES
     return len(match.group(1)) == 2 and at_end and bool(_FROM_THE_BEHIND.search(scan.view, match.start()))

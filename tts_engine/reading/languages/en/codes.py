@@ -29,7 +29,8 @@ _ROOMS = frozenset(("suite", "room", "apartment", "unit", "box"))
 _NUMBER_AND_LETTER = re.compile(r"[1-9]\d?[A-Z]|[A-Z]-?[1-9]\d?")  # "unit #12B", "room B-12"
 # An offer's code is made of words: "promo code SAVE20". A run of consonants that no word has shows letters.
 _OFFER_BEHIND = PatternBehind(
-    r"\b(?:(?:promo(?:tion)?|coupon|voucher|discount|offer|referral)(?: code)?|(?:use|with) code)"
+    r"\b(?:(?:promo(?:tion)?|coupon|voucher|discount|offer|referral|sign-?up|gift|access|invite)"
+    r"(?: code)?|(?:use|with) code)"
     r"(?: is|:)? \Z",
     re.IGNORECASE,
 )
@@ -37,6 +38,10 @@ _WORD_AND_NUMBER = re.compile(r"(?=[A-Z]*[AEIOUY])[A-Z]{4,15}(?:-?\d{1,4})?(?:-?
 _UNPRONOUNCEABLE = re.compile(
     r"\b[BCDFGHJKMNPQRTVWXZ]{3}|(?!STR|SPR|SPL|NGS|GHT|NCH|TCH|NDS|RST|NTS|CKS|MPL|NKS|RTY|RDS|CHR|THR|NST|MPS|RTS)"
     r"[BCDFGHJKLMNPQRSTVWXZ]{3}"
+)
+# Standards of which a number and letters are part: "UTF-16LE", "SHA-256", "AES-256-GCM", "WPA2"
+_STANDARD = re.compile(
+    r"(?:UTF|SHA|AES|RSA|HMAC|WPA|DDR|LPDDR|GDDR|PCIe|MPEG|IPv|CAT|Cat|IP|AN)-?\d{1,3}(?:-?[A-Z]{1,4})?"
 )
 _QUEUE_AHEAD = re.compile(r" (?:in (?:the )?(?:line|queue)|of \d)\b")
 _CALLED = re.compile(
@@ -244,9 +249,9 @@ def _read_offer_code(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _is_code(scan: ScanState, text: str, runs: int) -> bool:
-    if _HYPHENATED_COMPOUND.search(text) or _NUMBER_AND_ACRONYM.fullmatch(text):
+    if _HYPHENATED_COMPOUND.search(text) or _NUMBER_AND_ACRONYM.fullmatch(text) or _STANDARD.fullmatch(text):
         return False
-    if _NUMBER_AND_LETTER.fullmatch(text) and scan.context.previous_word in _ROOMS | {"#"}:
+    if _NUMBER_AND_LETTER.fullmatch(text) and scan.context.previous_word in _ROOMS | {"#", "number", "or"}:
         return False
     is_model = scan.context.previous_word == "model"  # "model XR-500" is a name
     if scan.context.code_words_left or (scan.context.identifier_expected and len(text) > 3 and not is_model):
@@ -267,7 +272,11 @@ def _read_mixed_code(scan: ScanState, runs: list[re.Match[str]]) -> None:
         return
     size = 0
     for index, run in enumerate(runs):
-        separated = index > 0 and runs[index - 1].end() < run.start()
+        # "K4T9ZQ" is read as K4, T9, ZQ
+        separated = index > 0 and (
+            runs[index - 1].end() < run.start()
+            or (len(runs) > 3 and run.group().isalpha() and runs[index - 1].group().isdigit())
+        )
         if separated or size >= 4 or size + len(run.group()) > _MAX_CODE_GROUP:
             scan.punctuate(",")
             size = 0

@@ -331,6 +331,8 @@ def _read_day_with_stop(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "26.11" of "on 26.11", a day and a month if nothing else can be meant."""
     day, month = int(match.group(1)), int(match.group(2))
     announced = scan.context.previous_word in ("on", "dated", *_LONG_WEEKDAYS)
+    if announced and match.group(1)[0] == "0" and 1 <= day <= 12 < month <= 31:  # "on 03.15"
+        return _finish_date(scan, match, f"{vocabulary.MONTHS[day - 1]} {numbers.ordinal(month)}")
     if not announced or not (12 < day <= 31 or match.group(1)[0] == "0") or not 1 <= month <= 12:
         return None
     return _finish_date(scan, match, day_and_month(scan, day, month))

@@ -13,6 +13,7 @@ from ...kit.tokenizer import WORD, Grammar, ScanState, compile_capital_rules, co
 from . import (
     abbreviations,
     carrier_codes,
+    citations,
     codes,
     courses,
     dates,
@@ -21,7 +22,7 @@ from . import (
     weekdays,
     words,
 )
-from .quantities import amounts, money, plural_numbers, sizes, slashes, units
+from .quantities import amounts, money, number_pairs, plural_numbers, sizes, slashes, units
 from .quantities import number_words as numbers
 from .spelling import CALL_WORDS_ROW, ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
 from .word_context import note_english_word
@@ -31,6 +32,15 @@ _COMMAND_BEHIND = PatternBehind(
     r"|\b(?:npm|npx|yarn|git|docker|pip|kubectl|curl|flag|option|cargo|ls|rm|cp|mv|mkdir|tar|grep|chmod"
     r"|ssh|scp|sudo|make|python3?|node|psql|apt|brew|systemctl|journalctl|tail|ps|du|df)\b[^.;!?]{0,60} \Z"
 )
+_COMMAND_WITH_NUMBER_BEHIND = PatternBehind(
+    r"(?:\A|[\s(])`[^`]{0,120} \Z"
+    r"|\b(?:p?kill|killall|head|tail|nice|xargs|git log)(?: -{1,2}[\w=]{1,20}){0,4} \Z"
+)
+# "what's your #?"
+_NUMBER_MEANT_BEHIND = PatternBehind(
+    r"\b(?:[Mm]y|[Yy]our|[Hh]is|[Hh]er|[Tt]heir|[Oo]ur|phone|cell|contact|callback) \Z"
+)
+_DIALLED_BEHIND = PatternBehind(r"\b(?:press|dial|enter|hit|key|push|then|or) \Z", re.IGNORECASE)
 _HASHTAG_PART = re.compile(r"\d+|[^\W\d_]+")
 _NOUN_BEFORE_HASH = re.compile(
     r"\b(?!(?i:press|dial|push|hit|enter|the|then|or|and|by|with|to)\b)[A-Za-z]+ \Z"
@@ -108,6 +118,10 @@ def _read_telephone_key(scan: ScanState, match: re.Match[str]) -> int | None:
         scan.emit("number", match.start(), match.end())
         note_english_word(scan.context, "number")
         return match.end()
+    if match.group() == "#" and _NUMBER_MEANT_BEHIND.search(scan.view, match.start()):
+        scan.emit("number", *match.span())
+        note_english_word(scan.context, "number")
+        return match.end()
     alone = match.start() == 0 or scan.view[match.start() - 1] in " (\"'"
     if not alone and not (match.group() == "#" and scan.context.after_number):
         return None
@@ -115,6 +129,24 @@ def _read_telephone_key(scan: ScanState, match: re.Match[str]) -> int | None:
     if scan.context.previous_word != word and scan.context.previous_word not in vocabulary.NUMBER_NOUNS:
         scan.emit(word, match.start(), match.end())
         note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_telephone_keys(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "press ##"."""
+    if not _DIALLED_BEHIND.search(scan.view, match.start()):
+        return None
+    word = "star" if match.group(1) == "*" else "pound"
+    for at in range(match.start(), match.end()):
+        scan.emit(word, at, at + 1)
+    note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_arrow(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "->" between what was and what is."""
+    scan.emit("to", *match.span())
+    note_english_word(scan.context, "to")
     return match.end()
 
 
@@ -134,6 +166,15 @@ def _read_option(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     for at in range(match.start(), match.end()):
         scan.emit("dash", at, at + 1)
+    note_english_word(scan.context, "dash")
+    return match.end()
+
+
+def _read_number_of_option(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the dash of "kill -9" and "`git log -5`"."""
+    if not _COMMAND_WITH_NUMBER_BEHIND.search(scan.view, match.start()):
+        return None
+    scan.emit("dash", *match.span())
     note_english_word(scan.context, "dash")
     return match.end()
 
@@ -189,11 +230,24 @@ def _read_letter_in_brackets(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-_LINE_RULES = compile_rules(*LINE_START_ROWS, (r"(\d{1,3})[.)] +(?=\S)", ENGLISH_SPELLER.read_list_number))
+def _skip_prompt(scan: ScanState, match: re.Match[str]) -> int:
+    """Skip the "$" before a command."""
+    return match.end()
+
+
+_LINE_RULES = compile_rules(
+    (r"\$ (?=[a-z]{2,12}\b)", _skip_prompt),
+    *LINE_START_ROWS,
+    (r"(\d{1,3})[.)] +(?=\S)", ENGLISH_SPELLER.read_list_number),
+)
 _MARKUP_RULES = (
     *carrier_codes.SYMBOL_RULES,
     *compile_rules(
-        *MARKUP_ROWS, (r"&(?:amp;)?", _read_ampersand), (r"\*(\d{1,3})(?![\w*])", _read_star_code)
+        (r"([#*])\1{1,2}(?=[ .,;?!]|\Z)", _read_telephone_keys),
+        (r"[-=]{1,2}>(?= ?[\w\"'$£€(/~`])", _read_arrow),
+        *MARKUP_ROWS,
+        (r"&(?:amp;)?", _read_ampersand),
+        (r"\*(\d{1,3})(?![\w*])", _read_star_code),
     ),
 )
 _MARK_RULES = compile_rules(
@@ -216,9 +270,11 @@ _SYMBOL_RULES = (
     *_MARKUP_RULES,
     *compile_rules(*PATH_ROWS),
     *codes.SYMBOL_RULES,
+    *compile_rules((r"-(?=\d{1,4}(?![\w.,:/-]|$)|\d{1,4}[`.,]?$)", _read_number_of_option)),
     *money.SYMBOL_RULES,
     *plural_numbers.SYMBOL_RULES,
     *units.SYMBOL_RULES,
+    *number_pairs.SYMBOL_RULES,
     *slashes.SYMBOL_RULES,
     *sizes.SYMBOL_RULES,
     *amounts.SYMBOL_RULES,
@@ -228,12 +284,14 @@ _LETTER_RULES = (
     *words.ADDRESS_RULES,
     *slashes.LETTER_RULES,
     *money.LETTER_RULES,
+    *units.LETTER_RULES,
     *amounts.LETTER_RULES,
     *sizes.LETTER_RULES,
     *dates.LETTER_RULES,
     *weekdays.LETTER_RULES,
     *masked_numbers.LETTER_RULES,
     *courses.LETTER_RULES,
+    *citations.LETTER_RULES,
     *plural_numbers.LETTER_RULES,
     *abbreviations.LETTER_RULES,
     *carrier_codes.LETTER_RULES,
@@ -245,6 +303,7 @@ _DIGIT_RULES = (
     *words.ADDRESS_RULES,
     *compile_rules(*HOST_ROWS, CALL_WORDS_ROW),
     *masked_numbers.DIGIT_RULES,
+    *citations.DIGIT_RULES,
     *codes.GROUPED_DIGIT_RULES,
     *carrier_codes.DIGIT_RULES,
     *units.CLOCK_DURATION_RULES,

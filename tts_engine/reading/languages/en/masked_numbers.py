@@ -8,7 +8,7 @@ from .spelling import ENGLISH_SPELLER
 
 _CARD_BEHIND = re.compile(
     r"\b(?:ending(?: in)?|ends in|card|acct\.?|account|visa|mastercard|amex|discover|checking|savings|debit)"
-    r":? \Z",
+    r":? \(?\Z",
     re.IGNORECASE,
 )
 # The group is the noun of a number: "the card that ended in", "her number ends with".

@@ -44,6 +44,11 @@ ENGLISH_BOUNDARY_RULES = BoundaryRules(
             AbbreviationKind.MAY_END_SENTENCE,
         ),
         **dict.fromkeys((*_SHORT_MONTHS, *_SHORT_WEEKDAYS), AbbreviationKind.MID_SENTENCE),
+        **{
+            book: AbbreviationKind.MAY_END_SENTENCE
+            for book, name in vocabulary.BOOKS_OF_THE_BIBLE.items()
+            if book != name
+        },
         "c": AbbreviationKind.MAY_END_SENTENCE,  # "2 c. flour"
         "bus": AbbreviationKind.MAY_END_SENTENCE,  # "3 bus. days"
         **{word: kind for word, (_, kind) in vocabulary.ABBREVIATIONS.items()},

@@ -49,11 +49,14 @@ _CODA = "(?:[bcdfgklmnprstwxz]|n[gkdtc]|r[dnmktlpbs]|s[tkhsp]|t?ch|ck|l[lkdtpfm]
 _SYLLABLES = re.compile(
     rf"(?=.{{4,16}}\Z){_ONSET}?[aeiouy]{{1,2}}(?:{_CODA}?{_ONSET}[aeiouy]{{1,2}})*{_CODA}?s?"
 )
+_LETTERS_WITH_CLOSED_NAMES = "FLMNSX"  # without a pause, "M as in" is heard as "Emma's in"
 _PASSWORD_NOUNS = frozenset(("password", "passcode"))
 _PASSWORD_BEHIND = PatternBehind(r"\bpass(?:word|code) is:? [`\"'*]{0,3}\Z", re.IGNORECASE)
 _TYPED = re.compile(r"[^\s`\"]{1,40}")
 # It belongs to the sentence unless the literal is quoted: the stop of "Blue-82!.", not its "!".
 _END_OF_LITERAL = re.compile(r"['*)]*[.,;:!?]?['*)]*\Z")
+_SERVICES = "localhost|redis|postgres|postgresql|mysql|mongo|mongodb|kafka|rabbitmq|nginx|etcd"
+_PATH_AFTER_PORT = re.compile(r"(?:/[\w.~-]{1,60}){1,12}/?")
 _IP_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 # "C:\Users" or "\\server" with what follows, in which names may have blanks.
 _PATH_BEHIND = PatternBehind(r"(?:\b[A-Za-z]:|(?<!\S)\\\\)[^:*?\"<>|]{0,120}\Z")
@@ -105,7 +108,11 @@ class EnglishSpeller(Speller):
 
 
 ENGLISH_SPELLER = EnglishSpeller(
-    _MARKS, lambda digit: numbers.DIGITS[int(digit)], numbers.amount_words, point="point"
+    _MARKS,
+    lambda digit: numbers.DIGITS[int(digit)],
+    numbers.amount_words,
+    point="point",
+    pauses_before_at=True,
 )
 
 
@@ -138,7 +145,7 @@ def _is_spelled_in_address(text: str) -> bool:
     if lower in vocabulary.PRONOUNCED_DOMAINS or lower in vocabulary.COMMON_WORDS:
         return len(lower) == 1
     return (
-        len(lower) < 3
+        (len(lower) < 3 and lower not in vocabulary.SHORT_NAMES)
         or not has_vowel(lower)
         or lower in ("edu", "www")
         or text in vocabulary.SPELLED_INITIALISMS
@@ -166,6 +173,8 @@ def _read_user_name(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_spelling_word(scan: ScanState, match: re.Match[str]) -> int:
     """Read "M as in Mary" with a pause after it, so that letters read to a listener stay apart."""
     ENGLISH_SPELLER.spell(scan, match.start(1), match.end(1))
+    if match.group(1) in _LETTERS_WITH_CLOSED_NAMES:
+        scan.punctuate(",")
     scan.emit(match.group(2), match.start(2), match.end(2))
     scan.emit(match.group(3), match.start(3), match.end(3))
     scan.punctuate(",")
@@ -263,6 +272,16 @@ def _read_host_with_port(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_service_with_port(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "localhost:8080/v1/jobs" and "redis:6379"."""
+    ENGLISH_SPELLER.read_address_word(scan, *match.span(1))
+    scan.emit("port", match.end(1), match.start(2))
+    ENGLISH_SPELLER.spell(scan, *match.span(2))
+    scan.context.note_number()
+    path = _PATH_AFTER_PORT.match(scan.view, match.end())
+    return ENGLISH_SPELLER.read_address(scan, path) if path else match.end()
+
+
 _CALL_WORD = any_of(vocabulary.CALL_WORDS)
 _CALL_PART = rf"(?:(?i:{_CALL_WORD})|\d{{1,4}})"
 CALL_WORDS_ROW: RuleRow = (
@@ -272,6 +291,7 @@ CALL_WORDS_ROW: RuleRow = (
 _KEY = any_of(vocabulary.KEYS_OF_KEYBOARDS)
 # E-mail, keys, and names with marks that are said.
 NAME_ROWS: tuple[RuleRow, ...] = (
+    (rf"({_SERVICES}):(\d{{2,5}})(?![\w:])", _read_service_with_port),
     (r"(?:(?<=[sde:] )|(?<=[\"'`*]))[A-Za-z]{1,30}(?=[!@#$%^&*+=~?][A-Za-z\d])", _read_password_with_marks),
     (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
     (rf"(?:{_KEY})(?=[-+](?:[A-Z][a-z]{{0,8}}|F?\d{{1,2}}|{_KEY})(?!\w))", _read_key),

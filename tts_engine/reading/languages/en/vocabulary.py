@@ -67,10 +67,25 @@ ABBREVIATIONS: dict[str, tuple[str, AbbreviationKind]] = {
     for short, spoken in _TABLES["abbreviations"][kind.name.lower()].items()
 }
 STOPLESS_ABBREVIATIONS = _words("stopless_abbreviations")
+# As a sentence begins: "Pls. send", "Incl. tax"
+_ABBREVIATIONS_AT_START = {
+    short.title(): reading
+    for short, reading in ABBREVIATIONS.items()
+    if len(short) > 2 and short.isalpha() and short.islower() and short not in _words("lower_abbreviations")
+}
+ABBREVIATIONS = _ABBREVIATIONS_AT_START | ABBREVIATIONS
+STOPLESS_ABBREVIATIONS |= {short.title() for short in STOPLESS_ABBREVIATIONS & _ABBREVIATIONS_AT_START.keys()}
 LAST_ABBREVIATIONS = _readings("last_abbreviations")
 AMBIGUOUS_ABBREVIATIONS = _words("ambiguous_abbreviations")
 STREET_ABBREVIATIONS = _readings("street_abbreviations")
 SLASH_ABBREVIATIONS = _readings("slash_abbreviations")
+BOOKS_OF_THE_BIBLE = _readings("books_of_the_bible")
+# In small letters, as a sentence begins, and in capitals if that is nothing else
+CHAT_ABBREVIATIONS = {
+    form: words
+    for short, words in _TABLES["chat_abbreviations"].items()
+    for form in (short, short.title(), short.upper() if len(short) > 2 else short)
+}
 CONTRACTED_ABBREVIATIONS = _readings("contracted_abbreviations")
 COUNTED_ABBREVIATIONS = _readings("counted_abbreviations")
 ABBREVIATIONS_AFTER_PRICES = _readings("abbreviations_after_prices")
@@ -121,6 +136,10 @@ COURSES = _readings("courses")
 PROVINCES = _readings("provinces")
 AUSTRALIAN_STATES = _readings("australian_states")
 FOLDERS = _words("folders")
+WORDS_AFTER_PARTS = _words("words_after_parts")
+REGIONS = _words("regions")
+SIDES_OF_PLACES = _words("sides_of_places")
+WORDS_BEFORE_SIDES = _words("words_before_sides")
 SEQUENCE_NOUNS = _words("sequence_nouns")
 WORDS_BEFORE_MAGNITUDES = _words("words_before_magnitudes")
 JOINED_PAIRS = _words("joined_pairs")
@@ -149,6 +168,7 @@ LARGE_COUNTS = _readings("large_counts")
 LETTER_NAMES = _readings("letter_names")
 NOUNS_BEFORE_LETTERS = _words("nouns_before_letters")
 KEYS_OF_KEYBOARDS = _readings("keys_of_keyboards")
+SHORT_NAMES = _words("short_names")
 SHORT_WORDS_OF_PASSWORDS = _words("short_words_of_passwords")
 WORDS_AFTER_LETTERS = _words("words_after_letters")
 PRONOUNCED_ACRONYMS = {word: word.lower() for word in _TABLES["lower_case_acronyms"].split()} | _readings(
@@ -159,7 +179,6 @@ INITIALISMS_THAT_ARE_WORDS = _words("initialisms_that_are_words")
 COMMON_WORDS = _words("common_words")
 PRONOUNCED_DOMAINS = _words("pronounced_domains")
 FILE_TYPES = _words("file_types")
-RESPELLINGS = _readings("respellings")
 NOUNS_AFTER_LIVE = _words("nouns_after_live")
 SYMBOLS = _readings("symbols")
 CALL_WORDS = _words("call_words")

@@ -50,9 +50,6 @@ def _respelled(scan: ScanState, lower: str, end: int) -> str:
         return "ree"
     if lower == "live" and scan.next_word(end).lower() in vocabulary.NOUNS_AFTER_LIVE:
         return "lyve"
-    stem = lower.removesuffix("'s")
-    if stem in vocabulary.RESPELLINGS:
-        return vocabulary.RESPELLINGS[stem] + lower[len(stem) :]
     return ""
 
 

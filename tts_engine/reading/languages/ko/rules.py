@@ -30,7 +30,12 @@ _BRACKETED_WEEKDAYS = {
     "토-일": "토요일에서 일요일",
 }
 # After "5/3" as a date
-_DATE_ENDS = r"\(|까지|부터|[~-]\d{1,2}/\d| \d{1,2}:\d\d| 오[전후]"
+_DATE_ENDS = r"\(|까지|부터|에(?!서|는 )| ?자 |[~-]\d{1,2}/\d| \d{1,2}:\d\d| 오[전후]"
+# After "4-1" as a score
+_SCORE_ENDS = (
+    r"(?:\(\d[-:]\d\))?(?:으?로)? ?"
+    r"(?:이[겼기긴]|승리|패[했배]|졌|지고|비[겼기긴]|앞[섰서]|뒤[졌지]|완승|대승|역전|꺾|제압|완파)"
+)
 _MONTHS = {"6": "유", "06": "유", "10": "시"}  # read differently before "월"
 _STREET_BEHIND = PatternBehind(r"(?:(?<!으)로|길|동|리|가) \Z")
 _RANGE_ENDS = "일월년시분초원층호번회주개명도세간만억천"  # last letters of a word before the "~" of a range
@@ -57,6 +62,7 @@ class KoreanDates(TableDates):
             ),
             (rf"(?P<year>\d\d)([./])(?P<month>\d\d)\2(?P<day>\d\d)(?!\2?\d){self._end}", self._read_date),
             (rf"(?P<month>{any_of(_MONTHS)})(?=월)", self._read_irregular_month),
+            (rf"(?P<one>\d{{1,3}})[-:](?P<other>\d{{1,3}})(?={_SCORE_ENDS})", self._read_score),
         ]
 
     def _read_month_and_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -66,6 +72,13 @@ class KoreanDates(TableDates):
             return None
         words = f"{self._table.months[month - 1]} {self._numbers.day(day, '')}일"
         return self._speller.emit_number(scan, words, *match.span())
+
+    def _read_score(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "4-1" of "4-1로 이겼다"."""
+        scan.emit(f"{self._numbers.number(int(match['one']))} 대", *match.span("one"))
+        return self._speller.emit_number(
+            scan, self._numbers.number(int(match["other"])), *match.span("other")
+        )
 
     def _read_irregular_month(self, scan: ScanState, match: re.Match[str]) -> int:
         return self._speller.emit_number(scan, _MONTHS[match.group()], *match.span())

@@ -1,17 +1,39 @@
-"""Dutch: "BTW-nummer", dates with hyphens, and "9u30"."""
+"""Dutch: "BTW-nummer", the years 1901 to 1909, dates with hyphens, and "9u30"."""
 
 from typing import Final
 
+from ...kit.table_rules.codes import TableCodes
 from ...kit.table_rules.dates import TableDates
 from ...kit.table_rules.normalizer import TableNormalizer, table_language
+from ...kit.table_rules.numbers import TableNumberWords
 from ...kit.table_rules.speller import TableSpeller
 from ...kit.table_rules.times import TableTimes
+from ...kit.tokenizer import ScanState
+
+
+class DutchNumbers(TableNumberWords):
+    """Number words of Dutch."""
+
+    def spell_out(self, number: int, rules: str) -> str:
+        """Return the words of a number; "elfhonderddrie", for which Unicode has "elfdrie"."""
+        if rules == "spellout-numbering-year" and 0 < number % 100 < 10 and 1100 < number < 2000:
+            return f"{self.number(number // 100)}honderd{self.number(number % 100)}"
+        return super().spell_out(number, rules)
 
 
 class DutchSpeller(TableSpeller):
     """Speller of Dutch."""
 
     spelled_heads = True
+
+
+class DutchCodes(TableCodes):
+    """Recognisers of codes in Dutch."""
+
+    def direction(self, scan: ScanState, letters: str) -> str:
+        """Return "noordoost", or "noordoosten" after its article."""
+        ending = "en" if scan.context.previous_word == "het" else ""
+        return super().direction(scan, letters) + ending
 
 
 class DutchTimes(TableTimes):
@@ -30,6 +52,8 @@ class DutchDates(TableDates):
 class DutchRules(TableNormalizer):
     """Recognisers of Dutch."""
 
+    numbers_type = DutchNumbers
+    codes_type = DutchCodes
     speller_type = DutchSpeller
     dates_type = DutchDates
 

@@ -1,4 +1,4 @@
-"""Turkish: endings after numbers, "%20", "~12", and dates with a word or an ending after them."""
+"""Turkish: endings after numbers, "%20", and dates with a word or an ending after them."""
 
 import re
 from typing import Final
@@ -17,7 +17,7 @@ _HARMONY: Final = VowelHarmony(
     irregular={"saat": "ei"},
 )
 # After "24.12" as a date
-_DATE_ENDS = r" tarih| günü|(?<=2[5-9]\.\d\d)'|(?<=3[01]\.\d\d)'"
+_DATE_ENDS = r" tarih| günü| (?:Pzt|Sal|Çar|Per|Cum|Cmt|Paz)\b|(?<=2[5-9]\.\d\d)'|(?<=3[01]\.\d\d)'"
 
 
 class TurkishSpeller(TableSpeller):
@@ -47,18 +47,12 @@ class TurkishAmounts(TableAmounts):
         return (
             *super().sign_rows(),
             (rf"% ?{self._patterns.decimal}", self._read_percent),
-            (r"[~≈] ?(?=[\d-])", self._read_about),
         )
 
     def _read_percent(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "%20" and "20%"."""
         amount = self._numbers.amount(match["whole"], match["fraction"])
         return self._speller.emit_number(scan, f"yüzde {amount}", *match.span())
-
-    def _read_about(self, scan: ScanState, match: re.Match[str]) -> int:
-        """Read the sign of "~12"."""
-        scan.emit("yaklaşık", *match.span())
-        return match.end()
 
 
 class TurkishRules(TableNormalizer):

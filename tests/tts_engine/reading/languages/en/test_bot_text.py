@@ -108,7 +108,7 @@ def test_digits_of_a_code_are_read_in_pairs_where_the_style_asks_for_it(written:
 
 
 def test_letters_spelled_with_words_have_a_pause_between_them() -> None:
-    assert spoken("It is M as in Mary B as in boy 7.") == "It is M as in Mary, B as in boy, seven."
+    assert spoken("It is M as in Mary B as in boy 7.") == "It is M, as in Mary, B as in boy, seven."
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ class TableAmounts:
             (rf"(?P<whole>{patterns.integer})(?P<suffix>{suffixes})(?!\w)", self._ordinals.read_suffixed),
             (rf"{low}(?P<dash> ?[-–~] ?){decimal}{unit}", self._read_unit_range),
             (rf"{decimal}{unit}", self._read_unit),
-            (rf"(?P<number>\d{{1,3}})\.(?=[ {self._speller.suffix_mark}][^\W\d_])", self._ordinals.read_stop),
+            (rf"(?P<number>\d{{1,4}})\.(?=[ {self._speller.suffix_mark}][^\W\d_])", self._ordinals.read_stop),
             self._codes.mixed_row(),
             (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
             (decimal, self._read_number),

@@ -175,6 +175,12 @@ class TableFractions:
         over = self._numbers.amount(match["over"], match["part"])
         under = self._numbers.amount(match["under"], None)
         words = f"{over} {self._slash_word(scan, match)} {under}"
+        parts = self._table.fraction_parts.get(match["under"])
+        is_part = parts and not match["part"] and int(match["over"]) < int(match["under"])
+        if parts and is_part and scan.next_word(match.end()) in self._table.partitives:  # "2/5 de los votos"
+            one, _, many = parts.partition("|")
+            number = self._numbers.number(int(match["over"]), "m")
+            words = f"{number} {one if match['over'] == '1' else many}"
         if self._table.particles:  # Korean names the lower number first
             words = f"{under}{self._table.fraction_word} {over}"
         if scan.context.previous_word in self._table.slash_cues or (match["unit"] and self._table.particles):

@@ -41,6 +41,17 @@ _STATUS_BEHIND = PatternBehind(
     r"|HTTP(?:/[123](?:\.\d)?)?)(?: an?)?|(?:got|gets?|gives?|gave|saw|sees?|hits?|receiv(?:ed|es?)) an?)"
     r"(?: HTTP)? \Z"
 )
+# "chmod 755", "kill -9 4312", "errno 111", "sshd[811]"
+_TYPED_BEHIND = PatternBehind(
+    r"\b(?:chmod|umask)(?: -\w{1,5}){0,3} \Z|\bp?kill(?:all)?(?: -\w{1,8}){0,2} \Z|[a-z]\[\Z"
+)
+_BILL_BEHIND = PatternBehind(r"\b(?:H\.?B|S\.?B|A\.?B|H\.?R|NGC)\.? \Z")
+_COUNT_BEHIND = re.compile(r"\d [a-z]{3,12} \Z")
+_MIN_TYPED = 3  # digits
+# "hit the limit (429)"
+_BRACKETED_STATUS = re.compile(
+    r"\b(?:error|limit|failed|failing|timeout|denied|rejected|throttled|blocked)[^.;!?]{0,12}\([45]\d\d\)"
+)
 _CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
 
 
@@ -63,10 +74,14 @@ def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
     street_follows = STREET_AHEAD.match(scan.view, stop)
     if (text.startswith("0") and len(text) > 1) or _is_written_down(text) or _is_train(scan, text):
         ENGLISH_SPELLER.spell_in_groups(scan, start, stop, phone_group_sizes(text))
-    elif text in vocabulary.SERVICE_NUMBERS and following.lower() not in vocabulary.COUNTED_NOUNS:
+    elif _is_typed(scan, match) or (
+        text in vocabulary.SERVICE_NUMBERS and following.lower() not in vocabulary.COUNTED_NOUNS
+    ):
         ENGLISH_SPELLER.spell(scan, start, stop)
-    elif (len(text) in (3, 4) and street_follows) or (
-        len(text) == 3 and _is_said_in_pairs(scan, match, following)
+    elif (
+        (len(text) in (3, 4) and street_follows)
+        or (len(text) == 4 and _is_bill(scan, match))
+        or (len(text) == 3 and _is_said_in_pairs(scan, match, following))
     ):
         scan.emit(numbers.house_number(int(text)), start, stop)
     elif len(text) == 4 and (
@@ -81,6 +96,17 @@ def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
     return stop
 
 
+def _is_typed(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a number is the mode of "chmod 755" or the process of "kill -9 4312" or "sshd[811]"."""
+    is_long = len(match.group()) >= _MIN_TYPED
+    return is_long and _TYPED_BEHIND.search(scan.view, match.start()) is not None
+
+
+def _is_bill(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether a number is that of a bill: "HB 1557", "H.R. 3684"."""
+    return _BILL_BEHIND.search(scan.view, match.start()) is not None
+
+
 def _is_train(scan: ScanState, text: str) -> bool:
     return len(text) == 4 and scan.context.previous_word in vocabulary.TRAIN_NAMES
 
@@ -91,6 +117,9 @@ def _is_said_in_pairs(scan: ScanState, match: re.Match[str], following: str) -> 
     follows_status = (
         not following or following in vocabulary.WORDS_AFTER_PRICES or following.lower() in _REPLIES
     )
+    answered = scan.context.previous_word in ("response", "status") or _BRACKETED_STATUS.search(scan.view)
+    if match.group() in _HTTP_STATUSES and answered:
+        return True
     if match.group() in _HTTP_STATUSES and follows_status:
         paired = paired or _STATUS_BEHIND.search(scan.view, match.start()) is not None
     return paired or (scan.context.previous_capitalized and not is_counted(following))
@@ -162,6 +191,15 @@ def _read_ratio(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_ports(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "80:8080", a port and that which it is mapped to."""
+    ENGLISH_SPELLER.spell(scan, *match.span(1))
+    scan.emit("to", match.end(1), match.start(2))
+    ENGLISH_SPELLER.spell(scan, *match.span(2))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_idiomatic_number(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "401k" and its like, unless a code or an identifier is expected."""
     is_always = match.group(1).startswith("24")  # "24-7"
@@ -200,7 +238,7 @@ def _is_magnitude(scan: ScanState, match: re.Match[str]) -> bool:
     is_small = re.fullmatch(r"\d{1,3}", match.group(1)) is not None
     if letter == "bn" or not is_small:
         return True
-    if is_counted(following):
+    if is_counted(following) or following in vocabulary.COUNTED_ABBREVIATIONS or following == "ly":
         return not (context.sentence_start and match.group() == "3M")
     if letter in "kK":
         on_screen = context.previous_word == "in" or scan.view[match.end() : match.end() + 1] == "@"
@@ -218,6 +256,8 @@ def _read_range(scan: ScanState, match: re.Match[str]) -> int | None:
     if not after_time or (scan.words and scan.words[-1].punctuation):
         return None
     dash = match.start() + len(match.group()) - len(match.group().lstrip())
+    if scan.view[dash - 1 : dash] == "/":  # "+412/-88"
+        return None
     scan.emit("to", dash, dash + 1)
     scan.context.previous_word = "to"
     scan.context.after_number = False
@@ -226,7 +266,7 @@ def _read_range(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _read_minus(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read a hyphen at the start of a number as "minus"."""
-    if match.start() and scan.view[match.start() - 1] not in ' ("[\n':
+    if match.start() and scan.view[match.start() - 1] not in ' ("[\n/':
         return None
     scan.emit("minus", match.start(), match.end())
     note_english_word(scan.context, "minus")
@@ -303,7 +343,17 @@ def _read_revision(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_by(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "x" of "48 cols x 1.2M rows"."""
+    if not _COUNT_BEHIND.search(scan.view, max(0, match.start() - 20), match.start()):
+        return None
+    scan.emit("by", *match.span())
+    note_english_word(scan.context, "by")
+    return match.end()
+
+
 LETTER_RULES = compile_rules(
+    (r"x(?= \d)", _read_by),
     (r"[Rr]ev\.? (?=[A-Z](?![\w.'])|\d)", _read_revision),
     (r"x(?= ?\d{1,3} ?(?:d|days?|wks?|weeks?|mos?|months?|nights?|doses?|yrs?|years?)\b)", _read_for),
     (r"([A-Z]{1,2})(\d{1,3})-(?=\1(\d{1,3})(?![\w-]))", _read_first_code_of_range),
@@ -314,6 +364,7 @@ DIGIT_RULES = compile_rules(
     (r"([1-9]\d{0,3})[A-Z](?!\w)", _read_house_letter),
     (r"(7[0-8]7)-(8|9|10|[2-9]00)(?![\w-])", _read_aircraft),
     (r"7[0-8]7(?= (?:MAX|Max|Dreamliner|jet|aircraft|plane|freighter)\b)", _read_aircraft_family),
+    (r"(\d{2,5}):(\d{4,5})(?![\w:])", _read_ports),
     (r"(\d{1,3}):(\d{1,3})(?![\w:])", _read_ratio),
     # "2.1.3", "192.168.1.1"
     (r"\d{1,5}(?:\.\d{1,5}){2,5}(?!\w|\.\d)", ENGLISH_SPELLER.read_version),

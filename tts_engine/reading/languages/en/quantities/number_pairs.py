@@ -1,9 +1,9 @@
-"""Pairs of numbers with a slash that are neither fractions nor dates: scores, loans, limits, seats."""
+"""Pairs of numbers with a slash, neither fractions nor dates: scores, loans, limits, seats, parts."""
 
 import re
 
 from ....kit.lazy_pattern import PatternBehind
-from ....kit.tokenizer import ScanState, any_of
+from ....kit.tokenizer import ScanState, any_of, compile_rules
 from .. import vocabulary
 from . import number_words as numbers
 
@@ -17,7 +17,10 @@ _SCORE_AHEAD = re.compile(
     r" ?\(\d{1,3}(?:\.\d)?%\)| (?:correct|right|points|marks|on (?:the|your|her|his|my))\b"
 )
 _SYSTEM_BEHIND = PatternBehind(rf"\b(?:{any_of(vocabulary.SYSTEMS_WITH_VERSIONS)}) \Z")
+_LIMITS = re.compile(r"\b(?:limits?|liability|coverage|split|injury)\b", re.IGNORECASE)
 _MAX_WICKETS = 10
+_USED_BEHIND = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z%]{0,4}) \Z")
+_TOTAL_AHEAD = re.compile(r"/ (\d+(?:\.\d+)?) ?([A-Za-z%]{0,4})(?!\w)")
 
 
 def pair_words(scan: ScanState, match: re.Match[str]) -> str:
@@ -41,3 +44,33 @@ def pair_words(scan: ScanState, match: re.Match[str]) -> str:
 def _is_score(scan: ScanState, match: re.Match[str]) -> bool:
     behind = _SCORE_BEHIND.search(scan.view, match.start())
     return bool(behind or _SCORE_AHEAD.match(scan.view, match.end()))
+
+
+def read_limits(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "liability limits of 100/300/50"."""
+    limits = [int(group) for group in match.groups()]
+    around = scan.view[: match.start()] + scan.view[match.end() : match.end() + 40]
+    if not _LIMITS.search(around) or any(limit % 5 for limit in limits):
+        return None
+    for group, limit in enumerate(limits, 1):
+        scan.emit(numbers.cardinal(limit), match.start(group), match.end(group))
+        scan.punctuate("," if group < len(limits) else "")
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_spaced_slash(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the slash of "3.2 GiB / 8 GiB" as "of", and of "500 ml / 16 oz" as "or"."""
+    if not scan.context.after_number:
+        return None
+    used = _USED_BEHIND.search(scan.view, max(0, match.start() - 20), match.start())
+    total = _TOTAL_AHEAD.match(scan.view, match.start())
+    is_part = used and total and used[2] == total[2] and float(used[1]) <= float(total[1])
+    is_part = is_part or (used and total and used[2][-1:] == total[2][-1:] == "B")  # "412 GB / 1 TB"
+    word = "of" if is_part else "or" if total else "slash"
+    scan.emit(word, *match.span())
+    scan.context.previous_word, scan.context.after_number = word, False
+    return match.end()
+
+
+SYMBOL_RULES = compile_rules((r"(?<= )/ (?=[$£€]?\d)", _read_spaced_slash))

@@ -11,7 +11,7 @@ from . import number_words as numbers
 _DECADE_AHEAD = re.compile(
     rf"(?:,| and| or| to|-|–) ?(?:the )?\d0s(?!\w)| (?:{any_of(vocabulary.DECADE_NOUNS)})\b"
 )
-_DECADE_BEHIND = re.compile(r"\b\d0s(?:,| and| or| to|-|–) ?\Z")
+_DECADE_BEHIND = re.compile(r"\b(?:1[89]|20)?\d0s(?:,| and| or| to|-|–) ?\Z")
 # "429s" after one of these is a duration.
 _DURATION_BEHIND = PatternBehind(
     r"\b(?:in|after|for|took|takes|within|every|wait|lasted|about|timeout|of) \Z"

@@ -14,17 +14,21 @@ from ..spelling import ENGLISH_SPELLER
 from ..word_context import note_english_word
 from . import number_words as numbers
 from .amounts import STREET_AHEAD
-from .number_pairs import pair_words
+from .number_pairs import pair_words, read_limits
 from .number_words import amount_words
 from .units import UNIT, end_of_unit
 
 _UNIT_AHEAD = re.compile(rf"( ?|-)({UNIT})(?![\w'/])")
-_PARTS_AHEAD = re.compile(r" (?:complete|completed|done|finished|steps|tasks|uploaded|remaining)\b")
+_PARTS_AHEAD = re.compile(
+    r" (?:(?!to |of |in |on )[a-z-]{2,20} (?:are |is |were )?)?"
+    rf"(?:{any_of(vocabulary.WORDS_AFTER_PARTS)})\b"
+)
 _OFFERS = re.compile(
     r"\b(?:offer|coupon|promo\w*|quote|sale|trial|discount|deal|session|voucher|reservation|hold|code|link)s?\b",
     re.IGNORECASE,
 )
 _WORD_BEHIND = re.compile(r"([^\s/]+) ?\Z")
+_ONE_OF_MONEY_AHEAD = re.compile(r"/[$£€¥]1(?![\d.,])")
 _TOKEN_BEHIND = re.compile(r"[^\s()\"',;]{0,80}\Z")
 _TOKEN = re.compile(r"[^\s()\"',;]{0,80}")
 # The other end of "15/08–14/09".
@@ -41,7 +45,6 @@ _CHANGE_BEHIND = PatternBehind(
 )
 # "250 mg/5 ml"
 _CONCENTRATION_BEHIND = PatternBehind(r"(?:g|μg|mcg|IU|mEq|mmol|units?) ?\Z")
-_LIMITS = re.compile(r"\b(?:limits?|liability|coverage|split|injury)\b", re.IGNORECASE)
 _VOLUME_AHEAD = re.compile(r"/ ?\d+(?:\.\d+)? ?(?:[md]?[lL]|kg|h|hr|hours?)(?!\w)")
 _TIME_AHEAD = re.compile(
     r"\d{1,3} ?(?:h|hrs?|hours?|days?|d|wks?|weeks?|mo|mos|mths?|months?|yrs?|years?|min|mins)\b"
@@ -56,7 +59,10 @@ _NAME_BEHIND = re.compile(r"\b(?:an?|the) [A-Z][A-Za-z]+\Z")
 _NAME_AND_NOUN_AHEAD = re.compile(
     r"[A-Z][A-Za-z]+ (?:report|poll|survey|study|merger|deal|partnership|alliance|film)\b"
 )
-_FILE_NAME = re.compile(r"_|/[\w-]{2,}\.[a-z]")
+_SHELL_BEHIND = PatternBehind(r"\b(?:kubectl|docker|git|npm|helm|cd|ls|cat|cp|mv|rm|vim) [^.;!?]{0,60}\Z")
+_FILE_NAME = re.compile(
+    r"_|/[\w-]{2,}\.[a-z]|\A(?:feat|feature|fix|bugfix|hotfix|chore|refactor|origin|upstream|src|pkg|localhost)/"
+)
 # Of an inch, or after a whole number.
 _FRACTIONS = numbers.FRACTIONS | {
     10: "tenth",
@@ -188,6 +194,8 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     if (first, second) == (1, 2) and _HOUR_AHEAD.match(scan.view, match.end()):
         return "half" if scan.context.previous_word in vocabulary.WORDS_BEFORE_ONE else "half an"
     if (unit := _UNIT_AHEAD.match(scan.view, match.end())) and unit.group(2) != "mmHg":
+        if second == 24 and unit.group(2) in ("h", "hr", "hrs"):
+            return f"{numbers.cardinal(first)} per twenty four"
         is_fraction = second in numbers.FRACTIONS and 0 < first < second
         return _fraction_words(first, second) if is_fraction else _both_words(first, second)
     if (first, second) == (1, 2) and _ARTICLE_AHEAD.match(scan.view, match.end()):
@@ -325,19 +333,6 @@ def _read_season(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
-def _read_limits(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "liability limits of 100/300/50"."""
-    limits = [int(group) for group in match.groups()]
-    around = scan.view[: match.start()] + scan.view[match.end() : match.end() + 40]
-    if not _LIMITS.search(around) or any(limit % 5 for limit in limits):
-        return None
-    for group, limit in enumerate(limits, 1):
-        scan.emit(numbers.cardinal(limit), match.start(group), match.end(group))
-        scan.punctuate("," if group < len(limits) else "")
-    scan.context.note_number()
-    return match.end()
-
-
 def _read_unit_of_street(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "4/" of "4/112 Beaumont St", the number of a unit."""
     announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_UNITS_OF_STREETS
@@ -372,6 +367,10 @@ def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | No
         word = "per"
     elif scan.view[start - 1].isdigit() and scan.view[match.end()].isdigit():
         word = "slash"
+    elif scan.view[start - 1] == "°":  # "41°/28°"
+        word = "and"
+    elif _ONE_OF_MONEY_AHEAD.match(scan.view, start):
+        word = "per"
     scan.emit(word, start, match.end())
     scan.context.previous_word, scan.context.after_number = word, False
     return match.end()
@@ -417,6 +416,8 @@ def _is_in_path(scan: ScanState, at: int) -> bool:
     """Whether the slash at ``at`` is part of a path: three slashes, a file type or an underscore show it."""
     behind = _TOKEN_BEHIND.search(scan.view, max(0, at - 80), at)
     ahead = _TOKEN.match(scan.view, at)
+    if _SHELL_BEHIND.search(scan.view, at):
+        return True
     token = (behind.group() if behind else "") + (ahead.group() if ahead else "")
     return token.count("/") > 2 or bool(_FILE_NAME.search(token))
 
@@ -461,7 +462,7 @@ DIGIT_RULES = compile_rules(
     (r"(\d\.\d{1,2})/((?:4|5|10)(?:\.0)?)(?![\w/]|\.\d)", _read_rating),
     (r"([1-9]\d{0,3}[A-Z]?)/(?=([1-9]\d{1,3}) )", _read_unit_of_street),
     (r"(\d{1,3})/(\d{1,3})(?![\w/])", _read_slashed_numbers),
-    (r"(\d{2,3})/(\d{2,3})/(\d{2,3})(?![\w/])", _read_limits),
+    (r"(\d{2,3})/(\d{2,3})/(\d{2,3})(?![\w/])", read_limits),
     (r"((?:19|20)\d\d)/((?:19|20)\d\d|\d\d)(?![\w/])", _read_season),
     (r"((?:19|20)\d\d)/(\d{3,4})(?![\w/-])", _read_number_of_act),
 )

@@ -26,7 +26,7 @@ _SCREEN_AHEAD = re.compile(
 )
 _FEET_BEHIND = re.compile(r"\d'(?: ?\d{1,2}\")?(?!\w)")
 _OPEN_QUOTE_BEHIND = re.compile(r"(?<![^\s(\[])\"[^\"]*\Z")
-_END_OF_LENGTH = re.compile(rf" (?:{_SCREENS}|and|or|to|by)\b|[,.;:!?)]|\Z")
+_END_OF_LENGTH = re.compile(rf" (?:{_SCREENS}|and|or|to|by|of|in|above|below|from|at|per)\b|[,.;:!?)]|\Z")
 _DIMENSION_AHEAD = re.compile(rf" ?x ?\d| {LENGTH_WORDS}\b")
 WORDS_AFTER_LENGTHS = vocabulary.WORDS_AFTER_PRICES | vocabulary.LENGTH_WORDS | {"of", "x"}
 _RANGE_BEHIND = re.compile(rf"\b([A-Za-z]+) ~?{DECIMAL} ?(?:[-–]|to) ?\Z")
@@ -61,6 +61,7 @@ _POPULATION_BEHIND = PatternBehind(r"\b[Pp]op(?:ulation|\.)[^;!?]{0,30}\Z")
 # The x of "3x = 12" and "y = 3x" is a variable.
 _EQUATION_AHEAD = re.compile(r" ?[=^]")
 _EQUATION_BEHIND = PatternBehind(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
+_POWER_BEHIND = PatternBehind(r"\^-?\d{1,3} \Z")
 _UNIT_AFTER_POWER = re.compile(rf" ?({UNIT})(?![\w'-])")
 
 
@@ -148,7 +149,8 @@ def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
         return True
     is_size = _SIZE_BEHIND.search(scan.view, max(0, match.start() - 4), match.start())
     determined = is_size or previous in vocabulary.DETERMINERS | {"per"}
-    return bool(determined) and following.islower() and following not in WORDS_AFTER_LENGTHS
+    is_noun = following.islower() and len(following) > 1
+    return bool(determined) and is_noun and following not in WORDS_AFTER_LENGTHS
 
 
 def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
@@ -248,6 +250,8 @@ def _read_clock_duration(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _is_clock_duration(scan: ScanState, match: re.Match[str]) -> bool:
     previous, following = scan.context.previous_word, scan.next_word(match.end())
+    if match.group(4) and not match.group(3):  # "2:58.21"
+        return True
     if previous in vocabulary.WORDS_BEFORE_TIMES or _END_OF_RANGE_AHEAD.match(scan.view, match.end()):
         return False
     if following in vocabulary.WORDS_AFTER_DURATIONS or previous in vocabulary.WORDS_BEFORE_DURATIONS:
@@ -324,6 +328,7 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     is_length = previous in ("by", "to") or _DIMENSION_AHEAD.match(scan.view, end) or after_article or counted
     if sign == "'" and previous not in ("at", "is"):
         is_length = is_length or _is_in_feet(scan, match)
+    is_length = is_length or (sign == "'" and "," in number)  # "climbs 2,340'"
     if not is_length and (quoted or not (on_screen or _END_OF_LENGTH.match(scan.view, end))):
         return None
     is_adjective = after_article or (previous == "by" and before_noun) or on_screen or counted
@@ -372,9 +377,19 @@ def _read_military_time(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_unit_after_formula(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "kg" of "5.97 × 10^24 kg"."""
+    if not scan.context.after_number or not _POWER_BEHIND.search(scan.view, match.start()):
+        return None
+    scan.emit(vocabulary.UNITS[match.group(1)][1], *match.span(1))
+    scan.context.note_number()
+    return end_of_unit(scan, match.end())
+
+
+LETTER_RULES = compile_rules((r"(kg|km|cm|mm|mg|g|m|s|W|V|Hz|kcal)(?![\w'])", _read_unit_after_formula))
 CLOCK_DURATION_RULES = compile_rules(
     (
-        r"(\d{1,3}):([0-5]\d)(?::([0-5]\d)([.,]\d{1,6}(?!\w|[.,:]\d))?)?(?![\d:]| ?[AaPp]\.?[Mm])",
+        r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?([.,]\d{1,6}(?!\w|[.,:]\d))?(?![\d:]| ?[AaPp]\.?[Mm])",
         _read_clock_duration,
     )
 )
