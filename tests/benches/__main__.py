@@ -330,6 +330,16 @@ def bench_unseen(verbose: bool, as_json: bool) -> None:
     print_report(measure(_print_line if verbose else None), as_json)
 
 
+@bench_group.command("two-recognisers")
+@click.option("--verbose", is_flag=True, help="Show what both recognisers hear wrong.")
+@AS_JSON
+def bench_two_recognisers(verbose: bool, as_json: bool) -> None:
+    """Hard telephone sentences of the packaged voice: words that Whisper tiny.en and base both hear wrong."""
+    from benches.two_recognisers import measure
+
+    print_report(measure(_print_line if verbose else None), as_json)
+
+
 @bench_group.command("words")
 @click.option(
     "--bundle",

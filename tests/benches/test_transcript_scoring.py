@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benches.transcript_scoring import MistakeKind, canonical_words, differences, score
+from benches.two_recognisers import wrong_for_all
 from benches.word_errors import sentences, word_time_errors_ms
 from vivavoce.tts_engine.chunk import Word
 from vivavoce.tts_engine.reading.languages.en.quantities import number_words
@@ -152,3 +153,11 @@ def test_word_times_are_compared_for_common_words() -> None:
 
 def test_canonical_words_are_lower_case_and_single_digits() -> None:
     assert canonical_words("Call 555-0142, it's $5!") == "call 5 5 5 0 1 4 2 it is 5 dollar".split()
+
+
+def test_a_word_is_wrong_for_two_recognisers_if_neither_hears_it() -> None:
+    reference = "the code is tiger nine"
+    one, other = score(reference, "the code is tire nine"), score(reference, "the cold is tire nine")
+    assert wrong_for_all([one, other]) == 1
+    assert wrong_for_all([one, score(reference, reference)]) == 0
+    assert wrong_for_all([one, score(reference, "the cold is tiger nine")]) == 0
