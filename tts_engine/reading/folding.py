@@ -46,7 +46,7 @@ FOLDED_CHARACTERS = {
     "￡": "£",
     "µ": "μ",  # the micro sign becomes the Greek letter
 }
-_KEPT_SYMBOLS = "°©§±×÷≈≤≥→"
+_KEPT_SYMBOLS = "°©§±×÷≈≤≥→♭♯⌘⌥⇧⌃"
 # Other, not assigned, private use, surrogates and enclosing marks have no sound.
 _SILENT_CATEGORIES = ("Cc", "Cf", "Cs", "Cn", "Co", "Me")
 _PLAIN_ASCII = re.compile(r"[\n -~]*\Z")

@@ -151,6 +151,23 @@ def _read_interval(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_coordinate(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "lat." and "long." of "lat. 40.7° N"."""
+    word = "latitude" if match.group(1) in "aA" else "longitude"
+    scan.emit(word, *match.span())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_patient(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "pt" of "the pt. denies pain"."""
+    if scan.context.previous_word not in _BEFORE_PATIENT:
+        return None
+    scan.emit("patient", *match.span())
+    note_english_word(scan.context, "patient")
+    return match.end()
+
+
 def _read_secretary(scan: ScanState, match: re.Match[str]) -> int:
     """Read "Sec. of State"."""
     scan.emit("Secretary", *match.span())
@@ -303,6 +320,7 @@ _CONTRACTED = any_of(vocabulary.CONTRACTED_ABBREVIATIONS)
 _COUNTED = any_of(vocabulary.COUNTED_ABBREVIATIONS)
 _NOUNS_OF_NUMBERS = frozenset(("code", "codes", "number", "numbers", "no", "num"))  # "conf. code"
 _PERIODS = frozenset(("yr", "mo", "wk", "hr"))
+_BEFORE_PATIENT = frozenset(("the", "a", "this", "that", "each", "every", "new"))
 _CHAT = any_of(vocabulary.CHAT_ABBREVIATIONS)
 LETTER_RULES = (
     *compile_capital_rules(
@@ -318,6 +336,8 @@ LETTER_RULES = (
         (r"(wk|yr|sec)\.?(?= \d)", _read_numbered_period),
         (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
         (r"c\.(?= [a-z])", _read_cups),
+        (r"[Ll](a|o)(?:t|n|ng)\.?(?=:? ?-?\d{1,3}(?:\.\d+)?°)", _read_coordinate),
+        (r"pt\.?(?= [a-z])", _read_patient),
         (r"q(\d{1,2})(?:[-–](\d{1,2}))?h(?!\w)", _read_interval),
         (
             r"bus\.(?= (?:days?|hours|hrs)\b)|[Mm]ed(?:\.-?|-)(?= ?(?:rare|well|sized?|low|high|large)\b)",

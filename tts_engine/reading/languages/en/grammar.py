@@ -9,7 +9,7 @@ import re
 from ...kit.lazy_pattern import PatternBehind
 from ...kit.markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ...kit.mathematics.finder import with_mathematics
-from ...kit.tokenizer import WORD, Grammar, ScanState, compile_capital_rules, compile_rules
+from ...kit.tokenizer import WORD, Grammar, ScanState, any_of, compile_capital_rules, compile_rules
 from . import (
     abbreviations,
     carrier_codes,
@@ -170,6 +170,22 @@ def _read_option(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_pipe(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the sign between two commands: "ps aux | grep node"."""
+    if not _COMMAND_BEHIND.search(scan.view, match.start()):
+        return None
+    scan.emit("pipe", *match.span())
+    note_english_word(scan.context, "pipe")
+    return match.end()
+
+
+def _read_tilde(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the sign of "HEAD~1"."""
+    scan.emit("tilde", *match.span())
+    note_english_word(scan.context, "tilde")
+    return match.end()
+
+
 def _read_number_of_option(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the dash of "kill -9" and "`git log -5`"."""
     if not _COMMAND_WITH_NUMBER_BEHIND.search(scan.view, match.start()):
@@ -246,7 +262,8 @@ _MARKUP_RULES = (
         (r"([#*])\1{1,2}(?=[ .,;?!]|\Z)", _read_telephone_keys),
         (r"[-=]{1,2}>(?= ?[\w\"'$£€(/~`])", _read_arrow),
         *MARKUP_ROWS,
-        (r"&(?:amp;)?", _read_ampersand),
+        (r"&(?:amp;|&)?", _read_ampersand),
+        (r"\|(?= [a-z])", _read_pipe),
         (r"\*(\d{1,3})(?![\w*])", _read_star_code),
     ),
 )
@@ -259,11 +276,12 @@ _MARK_RULES = compile_rules(
     (r"--(?=[a-z]{2})|-(?=[a-zA-Z](?![\w-]))", _read_option),
     (r"-([a-zA-Z]{2,5})(?![\w-])", _read_options),
     (r"(?<![\w/])[~.]/(?=[\w.])", _read_folder),
+    (r"(?<=[A-Za-z])~(?=\d)", _read_tilde),
     (r"(?<=[ (`\"'])\.(?=[a-z]{2,16}(?![\w']))", _read_dot),
     (r"★+", _read_stars),
     (r"\(([a-z])\)(?![\w-])", _read_letter_in_brackets),
     *PUNCTUATION_ROWS,
-    (r"\+/-|§§?|¶¶?|[@+=%±×÷≈≤≥→°¢$£€¥₹]", _read_symbol),
+    (any_of(vocabulary.SYMBOLS), _read_symbol),
 )
 _SYMBOL_RULES = (
     *masked_numbers.SYMBOL_RULES,

@@ -51,6 +51,8 @@ ENGLISH_BOUNDARY_RULES = BoundaryRules(
         },
         "c": AbbreviationKind.MAY_END_SENTENCE,  # "2 c. flour"
         "bus": AbbreviationKind.MAY_END_SENTENCE,  # "3 bus. days"
+        "pt": AbbreviationKind.MAY_END_SENTENCE,  # "the pt. denies pain"
+        **dict.fromkeys(("Lat", "lat", "Long", "long", "lon"), AbbreviationKind.NUMBERED),  # "lat. 40.7°"
         **{word: kind for word, (_, kind) in vocabulary.ABBREVIATIONS.items()},
     },
     dotted_kind=AbbreviationKind.MAY_END_SENTENCE,

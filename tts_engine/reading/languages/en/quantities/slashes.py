@@ -399,7 +399,10 @@ def _read_slash_between_words(scan: ScanState, match: re.Match[str]) -> int | No
     elif _is_in_path(scan, match.start()) or _joins_names(scan, match):
         scan.emit("slash", match.start(), match.end())
     elif not (
-        pair in vocabulary.JOINED_PAIRS or len(left) == len(right) == 1 or {left, right} & {"and", "or"}
+        pair in vocabulary.JOINED_PAIRS
+        or len(left) == len(right) == 1
+        or {left, right} & {"and", "or"}
+        or (len(left) == len(right) == 3 and {left.upper(), right.upper()} & vocabulary.CURRENCIES.keys())
     ):
         scan.emit("or", match.start(), match.end())
         note_english_word(scan.context, "or")

@@ -63,6 +63,11 @@ _EQUATION_AHEAD = re.compile(r" ?[=^]")
 _EQUATION_BEHIND = PatternBehind(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
 _POWER_BEHIND = PatternBehind(r"\^-?\d{1,3} \Z")
 _UNIT_AFTER_POWER = re.compile(rf" ?({UNIT})(?![\w'-])")
+_FOOTBALL = re.compile(
+    r"\b(?:scor(?:ed|es|ing)|goals?|equali[sz]\w+|penalty|booked|(?:red|yellow) card|sent off|kick-?off"
+    r"|header|free kick|stoppage|winner|offside|corner kick|substitut\w+)\b",
+    re.IGNORECASE,
+)
 
 
 def _read_percent(scan: ScanState, match: re.Match[str]) -> int:
@@ -345,6 +350,19 @@ def _is_in_feet(scan: ScanState, match: re.Match[str]) -> bool:
     return following in vocabulary.WORDS_AFTER_FEET or bool(_FEET_BEHIND.search(scan.view, 0, match.start()))
 
 
+def _read_minute_of_match(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "23'" and "90+2'" of a football match."""
+    minute, added = match.groups()
+    around = scan.view[max(0, match.start() - 80) : match.end() + 60]
+    if not _FOOTBALL.search(around):
+        return None
+    words = numbers.ordinal(int(minute)) if added is None else amount_words(minute)
+    words += " minute" if added is None else f" plus {amount_words(added)} minutes"
+    scan.emit(words, *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_times_range(scan: ScanState, match: re.Match[str]) -> int:
     """Read "2-3x"."""
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
@@ -397,6 +415,7 @@ DIGIT_RULES = compile_rules(
     # 5'10", "6 ft 2 in"
     (r"(\d{1,2})' ?(\d{1,2})(?:\"|'')", _read_height),
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
+    (r"(\d{1,3})(?:\+(\d{1,2}))?'(?!\w)", _read_minute_of_match),
     (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
     (r"(\d{1,3})[-–](\d{1,3})x(?!\w)", _read_times_range),
     (rf"(\d{{1,3}},\d{{1,2}})( ?)({UNIT})(?![\w'/])", _read_decimal_comma),
