@@ -141,6 +141,11 @@ def read_groups(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_room(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the number of "room 3-114", of a floor and a door."""
+    return read_code(scan, match) if scan.context.previous_word in _ROOMS else None
+
+
 def _read_plate(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the licence plate of "plate AB12 CDE"."""
     announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_PLATES
@@ -347,6 +352,7 @@ _SLASHED_CODE = (
 # Digits whose grouping alone shows that they are a code or a phone number.
 GROUPED_DIGIT_RULES = compile_rules(
     (_MAC_ADDRESS, read_code),
+    (r"\d{1,2}-\d{2,4}(?![\w-])", _read_room),
     # NANP: "1 (415) 555-0142", "415.555.0142"
     (r"1[-. ]?\(\d{3}\)[-. ]?\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),
     (r"(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}(?!\w|-\d)", _read_phone),

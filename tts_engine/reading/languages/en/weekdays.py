@@ -11,6 +11,10 @@ _FULL_WEEKDAY = r"(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)s?"
 _BETWEEN_WEEKDAYS = r"(?:, ?|,? ?(?:and|or|&) ?)"
 _WEEKDAY_AHEAD = re.compile(rf"\.?{_BETWEEN_WEEKDAYS}{WEEKDAY}(?!\w)")
 _WEEKDAY_BEHIND = re.compile(rf"\b{WEEKDAY}\.?{_BETWEEN_WEEKDAYS}\Z")
+_BEFORE_WEEKDAY = frozenset(("next", "last", "every", "until", "through", "by", "each", "coming", "past"))
+_AFTER_WEEKDAY = re.compile(
+    r" (?:(?:at|around|from|before|after) (?:\d|noon)|(?:morning|afternoon|evening|night|noon|closed|open)\b)"
+)
 # Letters of weekdays: one is a day beside another, and two are where a time follows.
 _DAY = any_of(vocabulary.WEEKDAY_LETTERS)
 _TWO_LETTER_DAY = any_of(letters for letters in vocabulary.WEEKDAY_LETTERS if len(letters) > 1)
@@ -40,12 +44,15 @@ def _read_weekday(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _read_weekday_in_list(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the days of "Mon, Wed and Sat"."""
-    in_list = _WEEKDAY_AHEAD.match(scan.view, match.end()) or _WEEKDAY_BEHIND.search(
-        scan.view, 0, match.start()
+def _read_weekday_in_context(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the days of "Mon, Wed and Sat", "next Wed" and "Sat closed"; "Sun" and "Sat" are words too."""
+    is_day = (
+        scan.context.previous_word in _BEFORE_WEEKDAY
+        or _AFTER_WEEKDAY.match(scan.view, match.end())
+        or _WEEKDAY_AHEAD.match(scan.view, match.end())
+        or _WEEKDAY_BEHIND.search(scan.view, 0, match.start())
     )
-    return _read_weekday(scan, match) if in_list else None
+    return _read_weekday(scan, match) if is_day else None
 
 
 def _read_weekday_range(scan: ScanState, match: re.Match[str]) -> int:
@@ -96,5 +103,5 @@ LETTER_RULES = compile_capital_rules(
     (rf"(?<=/)({WEEKDAY})(?!\w)", _read_weekday),
     # The others are no words.
     (r"(Tues?|Weds|Thu(?:rs?)?|Fri)(?![\w.'])", _read_weekday),
-    (rf"({WEEKDAY})(?![\w'])", _read_weekday_in_list),
+    (rf"({WEEKDAY})(?![\w'])", _read_weekday_in_context),
 )

@@ -175,8 +175,8 @@ def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     first, second = int(match.group(1)), int(match.group(2))
-    if _is_in_range_of_days(scan, match):
-        return day_and_month(scan, first, second)
+    if words := _end_of_range_of_days(scan, match):
+        return words
     date, date_expected = _date_words(scan, first, second), _is_date_expected(scan, match)
     if date_expected and not date and scan.context.previous_word != "is" and second <= 12 < first <= 31:
         date = day_and_month(scan, first, second)
@@ -219,15 +219,19 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     return _both_words(first, second)
 
 
-def _is_in_range_of_days(scan: ScanState, match: re.Match[str]) -> bool:
-    """Whether "15/08" is an end of a range such as "15/08–14/09", which the day begins."""
+def _end_of_range_of_days(scan: ScanState, match: re.Match[str]) -> str:
+    """The date of an end of "15/08–14/09" or "12/23–1/2", one of which has a day above 12; or ""."""
     other = _RANGE_END_AHEAD.match(scan.view, match.end()) or _RANGE_START_BEHIND.search(
         scan.view, max(0, match.start() - 10), match.start()
     )
     if other is None:
-        return False
-    ends = [(int(end.group(1)), int(end.group(2))) for end in (match, other)]
-    return all(0 < day <= 31 and 0 < month <= 12 for day, month in ends) and max(ends)[0] > 12
+        return ""
+    firsts, seconds = ([int(end.group(group)) for end in (match, other)] for group in (1, 2))
+    if max(seconds) <= 12 < max(firsts) <= 31 and min(firsts + seconds) > 0:
+        return day_and_month(scan, firsts[0], seconds[0])
+    if max(firsts) <= 12 < max(seconds) <= 31 and min(firsts + seconds) > 0:
+        return f"{vocabulary.MONTHS[firsts[0] - 1]} {numbers.ordinal(seconds[0])}"
+    return ""
 
 
 def _is_date_expected(scan: ScanState, match: re.Match[str]) -> bool:
