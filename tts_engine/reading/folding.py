@@ -33,12 +33,11 @@ FOLDED_CHARACTERS = {
     **dict.fromkeys("•‣◦▪●·∙", "•"),
     **dict.fromkeys("™®℠¡¿", ""),
     **{superscript: f"^{digit}" for digit, superscript in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
-    "½": " 1/2",  # with a blank, so that "2½" becomes "2 1/2"
-    "¼": " 1/4",
-    "¾": " 3/4",
-    "⅓": " 1/3",
-    "⅔": " 2/3",
-    "⅛": " 1/8",
+    # With a blank, so that "2½" becomes "2 1/2".
+    **{
+        fraction: " " + unicodedata.normalize("NFKC", fraction).replace("\u2044", "/")
+        for fraction in "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒"
+    },
     "⁄": "/",
     "℃": "°C",
     "℉": "°F",

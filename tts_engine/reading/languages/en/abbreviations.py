@@ -159,6 +159,20 @@ def _read_coordinate(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_circa(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "c. 1850"."""
+    scan.emit("circa", *match.span())
+    note_english_word(scan.context, "circa")
+    return match.end()
+
+
+def _read_generation(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "Gen" of "Gen Z", who is no general."""
+    scan.emit("Gen", *match.span())
+    note_english_word(scan.context, "letter")
+    return match.end()
+
+
 def _read_patient(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "pt" of "the pt. denies pain"."""
     if scan.context.previous_word not in _BEFORE_PATIENT:
@@ -326,6 +340,7 @@ LETTER_RULES = (
     *compile_capital_rules(
         (r"(?:NN[EW]|SS[EW]|E[NS]E|W[NS]W)(?!\w)", _read_wind),
         (r"Sec\.(?= of [A-Z])", _read_secretary),
+        (r"Gen(?= (?:[XYZ]|Alpha|Beta)(?!\w))", _read_generation),
         (r"(FT|PT)(?:/(FT|PT))?(?![\w%])", _read_hours_of_work),
     ),
     *compile_rules(
@@ -336,6 +351,7 @@ LETTER_RULES = (
         (r"(wk|yr|sec)\.?(?= \d)", _read_numbered_period),
         (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
         (r"c\.(?= [a-z])", _read_cups),
+        (r"[Cc]\.(?= ?\d{3,4}\b)", _read_circa),
         (r"[Ll](a|o)(?:t|n|ng)\.?(?=:? ?-?\d{1,3}(?:\.\d+)?°)", _read_coordinate),
         (r"pt\.?(?= [a-z])", _read_patient),
         (r"q(\d{1,2})(?:[-–](\d{1,2}))?h(?!\w)", _read_interval),

@@ -32,6 +32,13 @@ _COMMAND_BEHIND = PatternBehind(
     r"|\b(?:npm|npx|yarn|git|docker|pip|kubectl|curl|flag|option|cargo|ls|rm|cp|mv|mkdir|tar|grep|chmod"
     r"|ssh|scp|sudo|make|python3?|node|psql|apt|brew|systemctl|journalctl|tail|ps|du|df)\b[^.;!?]{0,60} \Z"
 )
+_OPTION_BEHIND = PatternBehind(
+    r"(?:\A|[ (])--?[a-z][\w-]{0,30},? (?:or |and )?\Z|\b(?:flags?|options?|switch) \Z"
+)
+_USE_BEHIND = PatternBehind(
+    r"\b(?:us(?:e|ed|ing)|with|without|either|or|pass(?:ing)?|add(?:ing)?|set(?:ting)?|run|try|the|via) \Z",
+    re.IGNORECASE,
+)
 _COMMAND_WITH_NUMBER_BEHIND = PatternBehind(
     r"(?:\A|[\s(])`[^`]{0,120} \Z"
     r"|\b(?:p?kill|killall|head|tail|nice|xargs|git log)(?: -{1,2}[\w=]{1,20}){0,4} \Z"
@@ -161,12 +168,22 @@ def _read_star_code(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_option(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the dashes of the option of a command: "npm install --save"."""
-    if not _COMMAND_BEHIND.search(scan.view, match.start()):
+    """Read the dashes of an option: "npm install --save", "either --verbose or -v"."""
+    shown_by = (_COMMAND_BEHIND, _OPTION_BEHIND, *((_USE_BEHIND,) if match.group() == "--" else ()))
+    if not any(behind.search(scan.view, match.start()) for behind in shown_by):
         return None
     for at in range(match.start(), match.end()):
         scan.emit("dash", at, at + 1)
     note_english_word(scan.context, "dash")
+    if len(match.group()) > 1:
+        return match.end()
+    ENGLISH_SPELLER.spell(scan, match.end(), match.end() + 1)
+    return match.end() + 1
+
+
+def _read_menu(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the sign of "Settings > Privacy" as a pause."""
+    scan.punctuate(",")
     return match.end()
 
 
@@ -264,7 +281,7 @@ _MARKUP_RULES = (
         *MARKUP_ROWS,
         (r"&(?:amp;|&)?", _read_ampersand),
         (r"\|(?= [a-z])", _read_pipe),
-        (r"\*(\d{1,3})(?![\w*])", _read_star_code),
+        (r"(?<!\*)\*(\d{1,3})(?![\w*]|[^*\n]{0,80}[^\s*]\*)", _read_star_code),
     ),
 )
 _MARK_RULES = compile_rules(
@@ -273,6 +290,7 @@ _MARK_RULES = compile_rules(
     (r"#(\w[\w-]{0,39})", _read_hash),
     (r"[#*](?![\w#*])", _read_telephone_key),
     (r"\+\+", _read_plus_plus),
+    (r"(?<=[a-z] )>(?= [A-Za-z]{2})", _read_menu),
     (r"--(?=[a-z]{2})|-(?=[a-zA-Z](?![\w-]))", _read_option),
     (r"-([a-zA-Z]{2,5})(?![\w-])", _read_options),
     (r"(?<![\w/])[~.]/(?=[\w.])", _read_folder),

@@ -61,8 +61,12 @@ _POPULATION_BEHIND = PatternBehind(r"\b[Pp]op(?:ulation|\.)[^;!?]{0,30}\Z")
 # The x of "3x = 12" and "y = 3x" is a variable.
 _EQUATION_AHEAD = re.compile(r" ?[=^]")
 _EQUATION_BEHIND = PatternBehind(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
-_POWER_BEHIND = PatternBehind(r"\^-?\d{1,3} \Z")
+_POWER_BEHIND = PatternBehind(r"(?:\^-?\d{1,3}|\d[MB]) \Z")
 _UNIT_AFTER_POWER = re.compile(rf" ?({UNIT})(?![\w'-])")
+_MINUTES_BEHIND = PatternBehind(
+    r"\b(?:\d+x|times|retry(?:ing)?|retries|restart(?:s|ed|ing)?|expires?|ready|back|again|starts?|ends?)"
+    r" in \Z"
+)
 _FOOTBALL = re.compile(
     r"\b(?:scor(?:ed|es|ing)|goals?|equali[sz]\w+|penalty|booked|(?:red|yellow) card|sent off|kick-?off"
     r"|header|free kick|stoppage|winner|offside|corner kick|substitut\w+)\b",
@@ -276,8 +280,9 @@ def _read_minutes(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_announced_minutes(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the "5m" of "wait 5m"; elsewhere it is a length."""
+    """Read the "5m" of "wait 5m" and "4x in 10m"; elsewhere it is a length."""
     announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_MINUTES
+    announced = announced or bool(_MINUTES_BEHIND.search(scan.view, match.start()))
     return _read_minutes(scan, match) if announced else None
 
 
@@ -396,7 +401,7 @@ def _read_military_time(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_unit_after_formula(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the "kg" of "5.97 × 10^24 kg"."""
+    """Read the "kg" of "5.97 × 10^24 kg" and the "km" of "1.5M km"."""
     if not scan.context.after_number or not _POWER_BEHIND.search(scan.view, match.start()):
         return None
     scan.emit(vocabulary.UNITS[match.group(1)][1], *match.span(1))
