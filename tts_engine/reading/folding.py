@@ -10,6 +10,8 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
+# Numerator and denominator
+FRACTIONS = {sign: unicodedata.normalize("NFKC", sign).split("\u2044") for sign in "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒"}
 FOLDED_CHARACTERS = {
     **dict.fromkeys("\t\r\x1f", " "),
     **dict.fromkeys("\n\x0b\x0c\x1c\x1d\x1e\x85\u2028", "\n"),
@@ -34,10 +36,7 @@ FOLDED_CHARACTERS = {
     **dict.fromkeys("™®℠¡¿", ""),
     **{superscript: f"^{digit}" for digit, superscript in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
     # With a blank, so that "2½" becomes "2 1/2".
-    **{
-        fraction: " " + unicodedata.normalize("NFKC", fraction).replace("\u2044", "/")
-        for fraction in "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒"
-    },
+    **{sign: " " + "/".join(numbers) for sign, numbers in FRACTIONS.items()},
     "⁄": "/",
     "℃": "°C",
     "℉": "°F",

@@ -15,7 +15,7 @@ from functools import cache, partial
 
 from ..errors import BadRequest
 from .clause_boundaries import BoundaryRules
-from .folding import FOLDED_CHARACTERS, fold
+from .folding import FOLDED_CHARACTERS, FRACTIONS, fold
 from .kit.lazy_pattern import LazyPattern
 from .kit.markup_rules import ACTED_SOUNDS, LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from .kit.reading_context import ReadingContext
@@ -65,6 +65,12 @@ _FOLDED_CHARACTERS = FOLDED_CHARACTERS | {
     "ﾞ": "\u3099",
     "ﾟ": "\u309a",
     **dict.fromkeys("।॥።։။។", ". "),  # full stops of Indic, Ethiopic, Armenian, Burmese and Khmer
+}
+# "7/8" is a date there; the denominator comes first.
+_FOLDED_BY_LANGUAGE = {
+    language: _FOLDED_CHARACTERS
+    | {sign: f"{under}{joint}{over}" for sign, (over, under) in FRACTIONS.items()}
+    for language, joint in (("zh", "分之"), ("ja", "分の"))
 }
 _NARROW_MARKS = str.maketrans(WIDE_MARKS, ".!?;:,,")
 # Letters and digits up to a blank or a mark that a grammar reads.
@@ -192,7 +198,7 @@ class MultilingualClauseNormalizer:
 
     def fold(self, text: str) -> tuple[str, list[int]]:
         """Return ``text`` folded, wide and inverted marks kept, and the position of each character in it."""
-        return fold(text, _FOLDED_CHARACTERS)
+        return fold(text, _FOLDED_BY_LANGUAGE.get(self._language, _FOLDED_CHARACTERS))
 
     def forced_cut(self, view: str) -> int | None:
         """Return where ``view`` is too long: by characters, earlier for those that take long to say."""

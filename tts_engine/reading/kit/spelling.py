@@ -12,6 +12,8 @@ from .address_patterns import AddressPatterns
 from .tokenizer import RuleRow, ScanState
 
 # Digits with hyphens that are too long for a range of numbers; "1999-2005" is one of years.
+# "****1234", the end of a number; not the bold "**20**"
+MASKED_DIGITS = r"[*•]{2,12}\d{2,4}(?!\d)(?!\*\*|[^*\n]{0,80}[^\s*]\*\*)"
 LONG_DIGIT_GROUPS = r"(?!(?:1[5-9]|20)\d\d-(?:1[5-9]|20)\d\d(?!\d))\d{4,}(?:-\d{3,})+(?![-\d])"
 _DIGIT_GROUP_SIZES = {
     6: (3, 3),

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from ..spelling import LONG_DIGIT_GROUPS, Speller
+from ..spelling import LONG_DIGIT_GROUPS, MASKED_DIGITS, Speller
 from ..tokenizer import RuleRow, ScanState, any_of
 from .numbers import HanNumbers
 from .tables import HanTable
@@ -77,7 +77,7 @@ class HanCodes:
         """Return the rules that are tried at a sign."""
         return (
             (r"\+(?=(?:[ -]?\d){7})\d{1,3}(?:[ -]?\d{1,5}){1,5}(?!\d)", self._speller.read_digit_groups),
-            (r"\*{2,12}\d{2,4}(?!\d)", self._speller.read_digit_groups),
+            (MASKED_DIGITS, self._speller.read_digit_groups),
             (r"\(0\d{1,4}\) ?\d{1,4}-?\d{4}(?!\d)", self._speller.read_digit_groups),
         )
 

@@ -4,7 +4,7 @@ import re
 
 from ..lazy_pattern import LazyPattern
 from ..reading_context import CODE_WINDOW
-from ..spelling import LONG_DIGIT_GROUPS
+from ..spelling import LONG_DIGIT_GROUPS, MASKED_DIGITS
 from ..tokenizer import RuleRow, ScanState, any_of
 from .language_table import LanguageTable
 from .numbers import TableNumberWords
@@ -125,6 +125,7 @@ class TableCodes:
         return (
             (rf"(?=\+(?:[ .()-]{{0,2}}\d){{7}})\+\d{{1,3}}(?:[ .-]?\(?\d{{1,9}}\)?){{1,7}}{self._end}", read),
             (rf"\(\d{{2,4}}\) ?\d{{3,5}}(?:-\d{{2,4}}){{1,2}}{self._end}", read),
+            (MASKED_DIGITS, read),
         )
 
     def mixed_row(self) -> RuleRow:

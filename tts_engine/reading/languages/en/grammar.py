@@ -276,6 +276,7 @@ _LINE_RULES = compile_rules(
 _MARKUP_RULES = (
     *carrier_codes.SYMBOL_RULES,
     *compile_rules(
+        (r"(?<=[A-Za-z])~(?=\d)", _read_tilde),
         (r"([#*])\1{1,2}(?=[ .,;?!]|\Z)", _read_telephone_keys),
         (r"[-=]{1,2}>(?= ?[\w\"'$£€(/~`])", _read_arrow),
         *MARKUP_ROWS,
@@ -294,7 +295,6 @@ _MARK_RULES = compile_rules(
     (r"--(?=[a-z]{2})|-(?=[a-zA-Z](?![\w-]))", _read_option),
     (r"-([a-zA-Z]{2,5})(?![\w-])", _read_options),
     (r"(?<![\w/])[~.]/(?=[\w.])", _read_folder),
-    (r"(?<=[A-Za-z])~(?=\d)", _read_tilde),
     (r"(?<=[ (`\"'])\.(?=[a-z]{2,16}(?![\w']))", _read_dot),
     (r"★+", _read_stars),
     (r"\(([a-z])\)(?![\w-])", _read_letter_in_brackets),
