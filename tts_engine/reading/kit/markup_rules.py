@@ -117,6 +117,9 @@ MARKUP_ROWS: tuple[RuleRow, ...] = (
     (r"</?(?:laugh(?:ter)?|chuckle|sigh|cough|sniffle|groan|yawn|gasp)>", _skip),
     (r"\[\^[\w-]{1,20}\]:?", _skip),
     (r"&(?:nbsp|lt|gt|quot|#39);", _skip),
+    # "==marked==" and ":smile:"
+    (r"(?<![\w=])==(?=[^\s=][^=\n]{0,200}==(?![\w=]))|(?<=[^\s=])==(?![\w=])", _skip),
+    (r"(?<![\w:]):(?=[a-z_]{0,30}[a-z])[a-z][a-z0-9_+]{1,30}:(?![\w:])", _skip),
     (r"[:;=]['-]?[)(DPpO|](?![\w])", _skip),
     (r" ?<3(?![\w.])", _skip_heart),
 )
