@@ -55,7 +55,8 @@ class TableCodes:
         cues = any_of(table.compass_cues) or "(?!)"
         # "vent de NO", "15 km NO von Wien"
         self._compass_behind = re.compile(
-            rf"(?<!\w)(?i:{cues})(?: [^\W\d_]{{1,6}}){{0,2}} \Z|\d ?(?:km|mi|m|км|м) \Z"
+            rf"(?<!\w)(?i:{cues})(?: [^\W\d_]{{1,6}}| \d{{1,3}}| k?m/[huсч]){{0,5}} \Z"
+            r"|\d ?(?:km|mi|m|км|м) \Z"
         )
         self._money_ahead = LazyPattern(rf"\s?(?:{any_of(table.money)}){table.end}")
 
