@@ -368,6 +368,13 @@ def _read_minute_of_match(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_part_of_size(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "6.1/" of "6.1/8 GB", of which so much is used."""
+    scan.emit(f"{amount_words(match.group(1))} of", *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_times_range(scan: ScanState, match: re.Match[str]) -> int:
     """Read "2-3x"."""
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
@@ -422,6 +429,7 @@ DIGIT_RULES = compile_rules(
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
     (r"(\d{1,3})(?:\+(\d{1,2}))?'(?!\w)", _read_minute_of_match),
     (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
+    (r"(\d{1,4}(?:\.\d{1,2})?)/(?=\d{1,4}(?:\.\d{1,2})? ?[KMGT]i?B(?!\w))", _read_part_of_size),
     (r"(\d{1,3})[-–](\d{1,3})x(?!\w)", _read_times_range),
     (rf"(\d{{1,3}},\d{{1,2}})( ?)({UNIT})(?![\w'/])", _read_decimal_comma),
     (r"(0[1-9])([0-5]\d) ?(?:hrs|hours|h)(?!\w)", _read_military_time),
