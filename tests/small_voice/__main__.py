@@ -3,8 +3,8 @@
 Parts that are done are kept in OUT and not made again; a part that was ended goes on from its last
 checkpoint. With ``--from`` a packed bundle, its tokenizers are kept and its networks are trained further.
 
-    recordings -> speech tokenizer -> speech ids -> language model      two processes of one thread each
-             \\-> vocoder                         -> flow
+    recordings -> speech ids -> language model, flow, speech tokenizer      two processes of one thread each
+             \\-> vocoder
 """
 
 import argparse
@@ -14,19 +14,20 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
+import onnx
 import torch
 from torch import nn
 
 from small_voice import bundle, corpus, flow, language_model, listen, vocoder, words, world
 from small_voice.optimise import Schedule, Task, optimise
 from small_voice.sizes import LANGUAGE_MODEL
-from small_voice.speech_tokenizer import SpeechTokenizer, SpeechTokenizerTask
+from small_voice.sounds import Codebook
+from small_voice.speech_tokenizer import SpeechTokenizer, SpeechTokenizerTask, codebook_of
 from small_voice.teacher import record, recordings
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle, speech_tokenizer_name
 from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, QWEN_FOLDER
@@ -38,10 +39,12 @@ from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2
 
 SEED, UNSEEN_SEED = 1, 2
 _FIGURES = "figures.md"
-_IDS_FILE = "speech_ids.npz"
+_IDS_FILE, _CODEBOOK = "speech_ids.npz", "codebook"
+_TOKENIZER_FILE = speech_tokenizer_name(LANGUAGE_MODEL.version)
 SENTENCES = 20_000  # 18.5 h of speech
 PROCESSES = 2
-_TOKENIZER_FILES = 6  # of 250 recordings: what the part needs of them
+_CODEBOOK_FILES = 12  # of 250 recordings: what the part needs of them
+_TOKENIZER_FILES = 6
 _VOCODER_FILES = 12
 _SCHEDULES = {
     "tokenizer": Schedule(steps=3_000, rate=2e-3, clip=5.0),
@@ -90,42 +93,39 @@ def begin_from(place: Workplace, start: Path) -> None:
         shutil.copytree(place.start, place.bundle, ignore=shutil.ignore_patterns("*.safetensors"))
 
 
-def train_tokenizer(place: Workplace) -> None:
-    """Train the speech tokenizer and write it."""
-    torch.manual_seed(SEED)
-    network, files = SpeechTokenizer(), place.files(_TOKENIZER_FILES)
-    utterances = corpus.load(files)
-    task = SpeechTokenizerTask(
-        network,
-        corpus.load_whisper(files),
-        [one.mel for one in utterances],
-        [one.recording.phonemes for one in utterances],
-        [one.recording.f0 for one in utterances],
-    )
-    network.load_state_dict(place.train("tokenizer", task), strict=False)
-    network.eval()
-    bundle.write_speech_tokenizer(place.bundle, network)
-
-
 def write_speech_ids(place: Workplace) -> None:
-    """Write the speech ids of all recordings."""
-    file = place.bundle / speech_tokenizer_name(LANGUAGE_MODEL.version)
-    tokenizer, arrays = onnxruntime.InferenceSession(file), dict[str, Any]()
+    """Write the codebook, and the ids by which the teacher names its recordings."""
+    if place.start.exists():
+        codebook = codebook_of(onnx.load(place.start / _TOKENIZER_FILE))
+    else:
+        codebook = Codebook.of(chain.from_iterable(map(recordings, place.files(_CODEBOOK_FILES))))
+    arrays: dict[str, Any] = {_CODEBOOK: codebook.triples}
     for recorded in place.files():
-        rows = [listen.ids_of(tokenizer, whisper) for whisper in corpus.load_whisper([recorded])]
+        rows = [codebook.ids(one) for one in recordings(recorded)]
         arrays[recorded.stem] = np.concatenate(rows).astype(np.int16)
         arrays[f"{recorded.stem}.lengths"] = np.array([len(row) for row in rows])
     np.savez(place.folder / _IDS_FILE, **arrays)
 
 
-def speech_ids(place: Workplace) -> list[np.ndarray]:
-    """The speech ids of all recordings."""
+def speech_ids(place: Workplace, files: int | None = None) -> list[np.ndarray]:
+    """The speech ids of the recordings."""
     with np.load(place.folder / _IDS_FILE) as kept:
         return [
             row.astype(np.int64)
-            for file in place.files()
+            for file in place.files(files)
             for row in np.split(kept[file.stem], np.cumsum(kept[f"{file.stem}.lengths"])[:-1])
         ]
+
+
+def train_tokenizer(place: Workplace) -> None:
+    """Train the speech tokenizer and write it."""
+    torch.manual_seed(SEED)
+    with np.load(place.folder / _IDS_FILE) as kept:
+        network = SpeechTokenizer(Codebook(kept[_CODEBOOK]))
+    whisper = corpus.load_whisper(place.files(_TOKENIZER_FILES))
+    task = SpeechTokenizerTask(network, whisper, speech_ids(place, _TOKENIZER_FILES))
+    network.load_state_dict(place.train("tokenizer", task), strict=False)
+    bundle.write_speech_tokenizer(place.bundle, network)
 
 
 def train_language_model(place: Workplace) -> None:
@@ -180,8 +180,8 @@ def write_settings(place: Workplace) -> None:
 
 _PARTS: dict[str, tuple[Callable[[Workplace], None], str]] = {
     "settings": (write_settings, "cosyvoice2.yaml"),
-    "tokenizer": (train_tokenizer, "speech_tokenizer_v2.onnx"),
     "ids": (write_speech_ids, f"../{_IDS_FILE}"),
+    "tokenizer": (train_tokenizer, _TOKENIZER_FILE),
     "vocoder": (train_vocoder, "hift.safetensors"),
     "flow": (train_flow, "flow.safetensors"),
     "lm": (train_language_model, "llm.safetensors"),
@@ -201,12 +201,11 @@ def make_all(folder: Path, steps: int | None = None) -> None:
     place = Workplace(folder)
     record(place.recordings, SENTENCES, SEED, PROCESSES)
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
-        pool.submit(make_part, folder, "settings").result()
-        vocoder_done = pool.submit(make_part, folder, "vocoder", steps)
-        for part in ("tokenizer", "ids"):
+        for part in ("settings", "ids"):
             pool.submit(make_part, folder, part).result()
-        later = [pool.submit(make_part, folder, part, steps) for part in ("lm", "flow")]
-        for done in (vocoder_done, *later):
+        parts = [pool.submit(make_part, folder, part, steps) for part in ("lm", "flow", "vocoder")]
+        parts.append(pool.submit(make_part, folder, "tokenizer"))
+        for done in parts:
             done.result()
 
 
@@ -239,22 +238,27 @@ def pack(folder: Path, target: Path) -> None:
     print(f"{target}: {size / 1e6:.1f} MB{missing}")
 
 
-def hear(folder: Path, count: int) -> None:
-    """Print the words wrong in unseen sentences, part by part, and keep them for the card of the bundle."""
+def hear(folder: Path, count: int, of_ways: bool = False, whisper: Path | None = None) -> None:
+    """Print the words wrong in unseen sentences, part by part, and keep them for the card of the bundle.
+
+    of_ways: of each way to speak the bundle instead. whisper: as of ``listen.words_wrong``.
+    """
     heard = folder / "unfinished"
     for one in write_unfinished(folder, heard):
         print(f"{one.name}: step {one.step} of {one.steps}")
     sentences = listen.unseen_sentences(count, UNSEEN_SEED, islice(world.sentences(SEED), SENTENCES))
     head = [f"Words wrong in {count} unseen sentences:", "", "| speech of | wide band | u-law |"]
     rows = [*head, "|---|---|---|"]
-    for part, speech in listen.speech_of_parts(heard, sentences):
+    speech_of = listen.speech_of_ways if of_ways else listen.speech_of_parts
+    for name, speech in speech_of(heard, sentences):
         figures = []
-        for name, channel in listen.CHANNELS.items():
-            wrong = listen.words_wrong(sentences, speech, channel, print)
+        for channel_name, channel in listen.CHANNELS.items():
+            wrong = listen.words_wrong(sentences, speech, channel, print, whisper)
             figures.append(f"{wrong:.1f} %")
-            print(f"{part:14} {name:10} {wrong:5.1f} % words wrong of {count} sentences", flush=True)
-        rows.append(f"| {part} | {' | '.join(figures)} |")
-    (folder / _FIGURES).write_text("\n".join([*rows, ""]), "utf-8")
+            print(f"{name:14} {channel_name:10} {wrong:5.1f} % words wrong of {count} sentences", flush=True)
+        rows.append(f"| {name} | {' | '.join(figures)} |")
+    if not of_ways:
+        (folder / _FIGURES).write_text("\n".join([*rows, ""]), "utf-8")
 
 
 def main() -> None:
@@ -266,6 +270,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="of each network, in place of the recipe's own")
     parser.add_argument("--part", choices=_PARTS, help="make this part only, of what OUT has")
     parser.add_argument("--listen", type=int, metavar="N", help="print the words wrong in N unseen sentences")
+    parser.add_argument(
+        "--ways", action="store_true", help="of the ways to speak the bundle, not of its parts"
+    )
+    parser.add_argument("--whisper", type=Path, metavar="DIR", help="a Whisper model  [default: tiny.en]")
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="write the bundle to give away")
     arguments = parser.parse_args()
     if arguments.start:
@@ -273,7 +281,7 @@ def main() -> None:
     if arguments.pack:
         pack(arguments.out, arguments.pack)
     elif arguments.listen:
-        hear(arguments.out, arguments.listen)
+        hear(arguments.out, arguments.listen, arguments.ways, arguments.whisper)
     elif arguments.part:
         make_part(arguments.out, arguments.part, arguments.steps)
     else:

@@ -12,7 +12,9 @@ Lim's algorithm, so that the flow can be judged while the vocoder is still being
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -34,11 +36,15 @@ from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.front_end import features
 from vivavoce.models.cosyvoice.front_end.features import MEL_HOP, MEL_WINDOW, mel_spectrogram
 from vivavoce.models.cosyvoice.networks import RenderNetworks, load_render_networks
+from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle
+from vivavoce.models.devices.execution import Precision
 from vivavoce.models.devices.torch_devices import CPU
-from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.engine import Engine, EngineConfig
+from vivavoce.tts_engine.scheduler import SchedulerPolicy
 
 Float = NDArray[np.float32]
 _ITERATIONS = 40  # of the search for phases
+_ANY_LOAD = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9))
 CHANNELS = {"wide band": to_wide_band, "u-law": to_telephone_band}
 
 
@@ -53,9 +59,13 @@ def words_wrong(
     speech: Sequence[Float],
     channel: Callable[[Float], Float],
     show: Callable[[str], None] = lambda line: None,
+    whisper: Path | None = None,
 ) -> float:
-    """Percent of the words that the recogniser hears wrong, of 24 kHz speech through a channel."""
-    model, words, wrong = load_recogniser(), 0, 0
+    """Percent of the words that the recogniser hears wrong, of 24 kHz speech through a channel.
+
+    whisper: folder of another recogniser than the packaged one.
+    """
+    model, words, wrong = load_recogniser(whisper), 0, 0
     for text, samples in zip(sentences, speech, strict=True):
         spoken = " ".join(word.text for word in world.spoken_words(text)).lower()
         heard = transcribe(model, channel(samples)).text
@@ -113,25 +123,54 @@ def mel_of_ids(networks: RenderNetworks, ids: NDArray[np.int64], embedding: Floa
         return mel[0]
 
 
-def say_with_engine(bundle: Path, sentences: Sequence[str]) -> list[Float]:
-    """Each sentence as a stream of the engine."""
+def say_with_engine(
+    bundle: Path,
+    sentences: Sequence[str],
+    *,
+    executor: str = "auto",
+    precision: str = "fp32",
+    pieces: str = r".+",
+    together: int = 1,
+) -> list[Float]:
+    """Each sentence as a stream of the engine.
+
+    pieces: a pattern of what is pushed at a time. together: streams at once.
+    """
 
     async def say() -> list[Float]:
-        engine = await Engine.open(str(bundle))
+        engine = await Engine.open(str(bundle), config=_ANY_LOAD, executor=executor, precision=precision)
         try:
-            return [await _streamed(engine, text) for text in sentences]
+            said: list[Float] = []
+            for first in range(0, len(sentences), together):
+                batch = sentences[first : first + together]
+                said += await asyncio.gather(*(_streamed(engine, re.findall(pieces, one)) for one in batch))
+            return said
         finally:
             await engine.aclose()
 
     return asyncio.run(say())
 
 
-async def _streamed(engine: Engine, text: str) -> Float:
+async def _streamed(engine: Engine, pieces: Sequence[str]) -> Float:
     async with engine.stream(seed=7) as stream:
-        stream.push_text(text)
+        for piece in pieces:
+            stream.push_text(piece)
+            await asyncio.sleep(0)
         stream.end_input()
         pcm = b"".join([chunk.pcm async for chunk in stream])
     return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
+
+
+def speech_of_ways(bundle: Path, sentences: Sequence[str]) -> Iterator[tuple[str, list[Float]]]:
+    """Each way to speak a bundle, whose graphs are written for it, and the sentences as they are said."""
+    for precision in (Precision.FP32, Precision.INT8):
+        for _ in export_bundle(open_bundle(bundle), precision):
+            pass
+    say = partial(say_with_engine, bundle, sentences, executor="onnxruntime")
+    yield "whole text", say()
+    yield "word by word", say(pieces=r"\S+\s*")
+    yield "eight at once", say(together=8)
+    yield "int8", say(precision="int8")
 
 
 def speech_of_parts(bundle: Path, sentences: Sequence[str]) -> Iterator[tuple[str, list[Float]]]:

@@ -1,6 +1,6 @@
 """The sizes of the small bundle: CosyVoice 2's networks, narrow and shallow."""
 
-from small_voice.speech_tokenizer import CODEBOOK_SIZE
+from small_voice.sounds import CODEBOOK_SIZE
 from small_voice.vocoder import CONFIG as VOCODER
 from vivavoce.models.cosyvoice.config import (
     CosyVoiceConfig,

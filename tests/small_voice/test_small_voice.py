@@ -13,11 +13,12 @@ from small_voice import bundle, flow, language_model, vocoder, words, world  # n
 from small_voice.__main__ import Workplace, begin_from, make_part, pack  # noqa: E402
 from small_voice.optimise import Losses, Schedule, optimise  # noqa: E402
 from small_voice.sizes import LANGUAGE_MODEL  # noqa: E402
-from small_voice.speech_tokenizer import SpeechTokenizer, audible_sounds, to_onnx  # noqa: E402
+from small_voice.sounds import CODEBOOK_SIZE, Codebook, audible_sounds  # noqa: E402
+from small_voice.speech_tokenizer import SpeechTokenizer, codebook_of, to_onnx  # noqa: E402
 from small_voice.teacher import ID_SAMPLES, Teacher, record, recordings  # noqa: E402
 from vivavoce.models.checkpoint.weight_files import load_weight_file  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
-from vivavoce.models.cosyvoice.config import FRAMES_PER_SPEECH_ID, QWEN_FOLDER  # noqa: E402
+from vivavoce.models.cosyvoice.config import QWEN_FOLDER  # noqa: E402
 from vivavoce.models.cosyvoice.front_end.features import MEL_HOP  # noqa: E402
 from vivavoce.models.cosyvoice.front_end.text_tokenizer import TextTokenizer  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_networks  # noqa: E402
@@ -69,25 +70,46 @@ def test_recordings_are_made_once(tmp_path: Path) -> None:
     assert (kept.words == spoken.words).all()
 
 
-def test_a_stress_sounds_as_its_vowel_and_a_space_as_nothing() -> None:
-    assert audible_sounds(np.array([50, 16, 156, 24], np.uint8)).tolist() == [50, -100, 24, 24]
+def test_a_stress_sounds_as_its_vowel() -> None:
+    assert audible_sounds(np.array([50, 16, 156, 24], np.uint8)).tolist() == [50, 16, 24, 24]
+
+
+def test_an_id_names_its_sounds_and_its_pitch() -> None:
+    spoken, unseen = map(Teacher().speak, ("Your order is ready.", "Thank you."))
+    codebook = Codebook.of([spoken])
+    assert codebook.triples.shape == (CODEBOOK_SIZE, 3)
+    named = codebook.triples[codebook.ids(spoken)]
+    assert (named[:, :2].ravel() == audible_sounds(spoken.phonemes)).all()
+    assert ((named[:, 2] > 0) == (spoken.f0.reshape(-1, 2) > 0).any(1)).all()
+    voiced = named[:, 2] > 0
+    pitch = spoken.f0.reshape(-1, 2).max(1)[voiced]
+    assert np.corrcoef(named[voiced, 2], np.log(pitch))[0, 1] > 0.8
+    # What has no id of its own gets one that is like it.
+    others = codebook.triples[codebook.ids(unseen)]
+    sounds = audible_sounds(unseen.phonemes).reshape(-1, 2)
+    is_alike = (others[:, :2] == sounds).any(1)
+    assert is_alike[np.isin(sounds, codebook.triples[:, :2]).all(1)].mean() > 0.9
+
+
+def _tokenizer() -> SpeechTokenizer:
+    torch.manual_seed(0)
+    draw = np.random.default_rng(0)
+    triples = np.column_stack([draw.integers(high, size=CODEBOOK_SIZE) for high in (192, 192, 6)])
+    return SpeechTokenizer(Codebook(triples))
 
 
 def test_graph_of_the_speech_tokenizer_gives_the_ids_of_the_network() -> None:
-    torch.manual_seed(0)
-    network = SpeechTokenizer()
-    with torch.no_grad():  # gives the spread of the numbers something to fold
-        for _ in range(5):
-            network.bounded(3 + torch.randn(4, 128, 64))
-    network.eval()
-    whisper = 3 + torch.randn(1, 128, 4 * 23)
-    session = onnxruntime.InferenceSession(to_onnx(network).SerializeToString())
+    network = _tokenizer()
+    whisper = 30 * torch.randn(1, 128, 4 * 23)
+    graph = to_onnx(network)
+    session = onnxruntime.InferenceSession(graph.SerializeToString())
     feed = {"feats": whisper.numpy(), "feats_length": np.array([whisper.shape[2]], np.int32)}
     (ids,) = session.run(None, feed)
     assert ids.shape == (1, 23)
     assert ids.dtype == np.int32
     assert ids.tolist() == network.ids(whisper).tolist()
     assert len(set(ids[0].tolist())) > 5
+    assert (codebook_of(graph).triples == network.triples.numpy()).all()
 
 
 def test_most_words_are_one_token(tmp_path: Path) -> None:
@@ -131,7 +153,7 @@ def test_the_checkpoints_of_a_run_are_packed_as_a_bundle(
     words.write_tokenizer(islice(world.sentences(1), 100), place.bundle / QWEN_FOLDER)
     bundle.write_settings(place.bundle)
     bundle.write_speaker(place.bundle)
-    bundle.write_speech_tokenizer(place.bundle, SpeechTokenizer())
+    bundle.write_speech_tokenizer(place.bundle, _tokenizer())
     networks = {
         "lm": language_model.new_network(0),
         "flow": flow.new_network(0, _SILENCE),
@@ -193,9 +215,9 @@ def test_each_part_learns_from_recordings(tmp_path: Path) -> None:
     files = record(tmp_path, 6, seed=5)
     utterances = corpus.load(files)
     mels = [one.mel for one in utterances]
-    f0 = [one.recording.f0 for one in utterances]
-    ids = [np.arange(mel.shape[1] // FRAMES_PER_SPEECH_ID) % 7 for mel in mels]
-    tokenizer, voice = SpeechTokenizer(), vocoder.new_network(0)
+    codebook = Codebook.of(one.recording for one in utterances)
+    ids = [codebook.ids(one.recording) for one in utterances]
+    tokenizer, voice = SpeechTokenizer(codebook), vocoder.new_network(0)
     lm, mel_flow = language_model.new_network(0), flow.new_network(0, mels)
     sentences = [
         language_model.Sentence(
@@ -203,9 +225,8 @@ def test_each_part_learns_from_recordings(tmp_path: Path) -> None:
         )
         for row in ids
     ]
-    phonemes = [one.recording.phonemes for one in utterances]
     tasks = [
-        SpeechTokenizerTask(tokenizer, corpus.load_whisper(files), mels, phonemes, f0),
+        SpeechTokenizerTask(tokenizer, corpus.load_whisper(files), ids),
         vocoder.VocoderTask(voice, mels, [one.recording for one in utterances]),
         flow.FlowTask(mel_flow, ids, mels, np.ones(192, np.float32)),
         language_model.LanguageModelTask(lm, sentences),
