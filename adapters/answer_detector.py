@@ -33,6 +33,7 @@ _STEADY_HZ: Final = 20.0  # between two blocks of a tone
 _FAX_HZ: Final = ((1_100.0, 40.0, 0.40), (2_100.0, 40.0, 0.60))  # tone, tolerance, shortest length in s
 _QUIET_POWER: Final = 10.0**-4.5  # -45 dBFS
 _ABOVE_NOISE: Final = 6.0  # as power, of speech
+_MAX_NOISE_POWER: Final = 10.0**-3.6  # -36 dBFS, taken until something quieter is heard
 _NOISE_RISE: Final = 1.01  # a block, of the estimate
 _MIN_SPEECH_S: Final = 0.16  # less is a click
 _NOTHING_S: Final = 5.0
@@ -74,7 +75,7 @@ class AnswerDetector:
         self._rate = _RATE
         self._conversion: Any = None
         self._last = np.zeros(_BLOCK)  # the block before, as a window has two
-        self._noise = _QUIET_POWER / _ABOVE_NOISE
+        self._noise = _MAX_NOISE_POWER
         self._blocks = 0
         self._result: Answerer | None = None
         self._tone_hz, self._tone_s = 0.0, 0.0  # of the tone that lasts
@@ -112,8 +113,8 @@ class AnswerDetector:
         self._blocks += 1
         window, self._last = np.concatenate([self._last, block]), block
         power = float(np.mean(block**2))
+        self._noise = min(power + 1e-9, self._noise * _NOISE_RISE, _MAX_NOISE_POWER)
         is_loud = power > max(_QUIET_POWER, _ABOVE_NOISE * self._noise)
-        self._noise = min(power + 1e-9, self._noise * _NOISE_RISE)
         self._follow_tone(_tone_of(window) if is_loud else 0.0)
         if is_loud:
             self._heard_at = self._now

@@ -11,9 +11,10 @@ from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
 RATE = 8_000
 
 
-def silence(seconds: float) -> bytes:
+def silence(seconds: float, dbfs: float = -64.0) -> bytes:
     rng = np.random.default_rng(1)
-    return np.rint(rng.normal(0, 20, round(seconds * RATE))).astype("<i2").tobytes()
+    noise = rng.normal(0, 32_768 * 10 ** (dbfs / 20), round(seconds * RATE))
+    return np.rint(noise).astype("<i2").tobytes()
 
 
 def tone(hertz: float, seconds: float, level: float = 0.2) -> bytes:
@@ -68,6 +69,14 @@ def test_the_tones_of_a_fax_are_known_before_anything_is_said(hertz: float) -> N
 
 def test_nothing_is_silence_after_five_seconds() -> None:
     assert heard(silence(8)) == [("silence", 5.0)]
+
+
+@pytest.mark.parametrize("dbfs", [-50.0, -42.0, -38.0])
+def test_the_noise_of_a_line_is_neither_speech_nor_hides_it(dbfs: float) -> None:
+    assert heard(silence(8, dbfs)) == [("silence", 5.0)]
+    for before_s in (0.0, 1.0):
+        ((answerer, at_s),) = heard(silence(before_s, dbfs), speech(0.7), silence(3, dbfs))
+        assert answerer == "person" and 1.6 < at_s - before_s < 2.0
 
 
 def test_a_click_is_no_speech_and_a_ringing_tone_no_fax() -> None:

@@ -123,12 +123,15 @@ def bench_packet_phase(utterances: int, as_json: bool) -> None:
 
 @bench_group.command("echo")
 @click.option("--sentences", type=click.IntRange(1), default=100, show_default=True, help="Played.")
+@click.option(
+    "--set", "sentence_set", type=click.Choice(["first", "second"]), default="first", show_default=True
+)
 @AS_JSON
-def bench_echo(sentences: int, as_json: bool) -> None:
+def bench_echo(sentences: int, sentence_set: str, as_json: bool) -> None:
     """The call's own voice in the caller's audio: self-interruptions, and callers noticed over it."""
     from benches.echo import measure
 
-    print_report(measure(sentences), as_json)
+    print_report(measure(sentences, sentence_set), as_json)
 
 
 @bench_group.command("speech-detection")
@@ -142,7 +145,7 @@ def bench_speech_detection(seconds: float, as_json: bool) -> None:
 
 
 @bench_group.command("answer")
-@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Of 78 calls.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of 286 calls.")
 @AS_JSON
 def bench_answer(rounds: int, as_json: bool) -> None:
     """What answered an outgoing call: false rates of persons, machines and faxes."""

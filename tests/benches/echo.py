@@ -20,9 +20,9 @@ from rich.progress import track
 from benches.caller_speech.callers import (
     LINE_NOISE_DBFS,
     NOTICED_S,
-    OWN_SENTENCES,
     PACKET,
     RATE,
+    SENTENCE_SETS,
     CallerClip,
     Samples,
     callers,
@@ -46,11 +46,12 @@ class _Score:
     audio_s: float = 0.0
 
 
-def measure(sentences: int) -> BenchReport:
-    """Play that many sentences in each of the two ways."""
+def measure(sentences: int, sentence_set: str) -> BenchReport:
+    """Play that many sentences of a set in each of the two ways."""
     console = Console(stderr=True)
     console.print("The packaged voice speaks the sentences, and six callers theirs.")
-    spoken, clips = asyncio.run(speak("default", OWN_SENTENCES)), callers()
+    own_texts, caller_texts = SENTENCE_SETS[sentence_set]
+    spoken, clips = asyncio.run(speak("default", own_texts)), callers(caller_texts)
     figures: list[BenchFigure] = []
     for room in (False, True):
         numbers = np.random.default_rng(1)
@@ -58,7 +59,7 @@ def measure(sentences: int) -> BenchReport:
         for number in track(range(sentences), "Echoes", console=console):
             _play(spoken, clips[number % len(clips)], number, room, numbers, score)
         figures += _figures(score, "in a room" if room else "straight", sentences)
-    return BenchReport("echo", tuple(figures), {"sentences": sentences})
+    return BenchReport("echo", tuple(figures), {"sentences": sentences, "set": sentence_set})
 
 
 def _figures(score: _Score, way: str, sentences: int) -> list[BenchFigure]:

@@ -58,6 +58,42 @@ CALLER_SENTENCES: Final = (
     "Maybe next week is better.",
     "Uh, I do not know.",
 )
+# A second set, for what was found with the first one.
+SECOND_OWN_SENTENCES: Final = (
+    "Welcome to the library, which book may I find for you?",
+    "Your order has left our warehouse this morning.",
+    "For questions about your invoice, please say invoice.",
+    "The doctor is on holiday until the fifteenth of August.",
+    "I have found two flights, one at noon and one in the evening.",
+    "Shall I read the list again?",
+    "Your table for four is booked for eight o'clock.",
+    "Could you spell your last name for me?",
+    "All of our technicians are busy, it may take ten minutes.",
+    "Okay, I have changed your password, anything else?",
+)
+SECOND_CALLER_SENTENCES: Final = (
+    "Can you repeat the address?",
+    "Hold on, I need a pen.",
+    "That will not work for me.",
+    "My name is Peter Novak.",
+    "I would rather come in the afternoon.",
+    "Operator.",
+    "Just a second, somebody is at the door.",
+    "Could you speak more slowly?",
+    "Eight nine five, not eight four five.",
+    "You already told me that.",
+    "What does it cost?",
+    "Right, but I have paid it already.",
+    "Forget it, I will call again.",
+    "Good, and how long does it take?",
+    "Every time I call, it is the same.",
+    "Hang on, please.",
+)
+# By name: what the call says, and what callers say.
+SENTENCE_SETS: Final = {
+    "first": (OWN_SENTENCES, CALLER_SENTENCES),
+    "second": (SECOND_OWN_SENTENCES, SECOND_CALLER_SENTENCES),
+}
 
 Samples = NDArray[np.float64]
 
@@ -76,14 +112,14 @@ class CallerClip:
         return self.samples * 10 ** ((dbfs - level) / 20)
 
 
-def callers() -> list[CallerClip]:
+def callers(sentences: Sequence[str] = CALLER_SENTENCES) -> list[CallerClip]:
     """Piper's joe and the voices of Kokoro, sentence by sentence. Raises VoiceNotInstalled."""
     clips = []
     with tempfile.TemporaryDirectory() as piper, tempfile.TemporaryDirectory() as kokoro:
         joe, five = write_joe_folder(Path(piper)), write_kokoro_folder(Path(kokoro))
         for voice in ("joe", *KOKORO_VOICES):
             bundle, name = (joe, None) if voice == "joe" else (five, voice)
-            for samples in asyncio.run(speak(str(bundle), CALLER_SENTENCES, name)):
+            for samples in asyncio.run(speak(str(bundle), sentences, name)):
                 clips.append(CallerClip(voice, samples, onset(samples)))
     return sorted(clips, key=lambda clip: hash_of(clip.onset, len(clip.samples)))
 
