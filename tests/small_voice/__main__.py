@@ -83,7 +83,8 @@ class Workplace:
         """The network of a part as the bundle has it that training goes on from; None without one."""
         if not self.start.exists():
             return None
-        return load_part(open_bundle(self.start), PartOptions(part, dropout=0.0)).network
+        network = load_part(open_bundle(self.start), PartOptions(part, dropout=0.0)).network
+        return network["vocoder"] if isinstance(network, nn.ModuleDict) else network  # without discriminators
 
 
 def begin_from(place: Workplace, start: Path) -> None:
