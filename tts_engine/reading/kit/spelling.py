@@ -152,10 +152,8 @@ class Speller:
             elif text.isalpha():
                 self.read_address_word(scan, part.start(), part.end())
             else:
-                if text == "@" and part.start() > start:
-                    scan.punctuate(
-                        self.comma
-                    )  # "anna dot lee, at", which is heard as one word without a pause
+                if text == "@" and self.pauses_before_at and not scan.view[start : part.start()].isalpha():
+                    scan.punctuate(self.comma)
                 scan.emit(self.marks.get(text, ""), part.start(), part.end())
         self.note_address(scan)
         return max(stop, start)

@@ -69,9 +69,11 @@ class TableCodes:
         part = rf"{upper}{{1,12}}"
         slashed = rf"(?=[^\s]{{0,30}}/)(?=[^\s\d]{{1,14}}\d){part}(?:[-/]{part}){{1,5}}(?![\w/])"
         phrases = self._table.code_phrases or "(?!)"
-        compass = any_of(self._table.compass) or "(?!)"
+        compass = f"(?:{any_of(self._table.compass) or '(?!)'})"
+        if compass.isascii():  # tried at capitals only
+            compass = f"(?=[A-Z]){compass}"
         return (
-            (rf"(?:{compass})(?![\w-])", self._read_compass),
+            (rf"{compass}(?![\w-])", self._read_compass),
             (rf"(?i:{phrases})(?= (?:[*.x]{{1,4}} ?)?\d{{3,6}}(?![.,]?\d))", self._read_code_phrase),
             (slashed if self._table.reference_slashes else "(?!)", self._read_slashed),
             (rf"(?=[A-Z])(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
