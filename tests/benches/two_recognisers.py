@@ -45,7 +45,7 @@ def measure(show: Callable[[str], None] | None = None) -> BenchReport:
     """
     text = resources.files(__package__).joinpath("telephone_sentences.txt").read_text("utf-8")
     rows = [line.split(" => ") for line in text.splitlines()]
-    recognisers = (load_recogniser(), _load_base())
+    recognisers = (load_recogniser(), load_base())
     spoken = asyncio.run(synthesize_all([written for written, _ in rows], "default", None))
     figures = []
     words = sum(len(canonical_words(reference)) for _, reference in rows)
@@ -69,8 +69,8 @@ def wrong_for_all(scores: list[TranscriptScore]) -> int:
     return min(len(set.intersection(*missed)), *(one.count_wrong(MistakeKind.WORD) for one in scores))
 
 
-def _load_base() -> "WhisperModel":
-    """Load Whisper base, whose weights are in two parts."""
+def load_base() -> "WhisperModel":
+    """Load Whisper base, whose weights are in two parts; raises MissingRecogniser."""
     folders = []
     for package in _PACKAGES:
         spec = find_spec(package)

@@ -38,13 +38,13 @@ class StudentDecoder:
         return DecoderStart(0, 0, ())
 
     def decode(self, hidden: Float, contexts: Contexts, *, at_edge: bool) -> tuple[Float, Contexts]:
-        """The spectra of a line; raises ValueError for a part of one."""
-        if contexts or not at_edge:
-            raise ValueError("got a part of a line")
-        odd = hidden.shape[2] % PAIR
-        frames = np.pad(hidden[0].T, ((self._before, self.lookahead_frames + odd), (0, 0)))
+        """The spectra of a line; raises ValueError for a second step."""
+        if contexts:
+            raise ValueError("got a second step of a line")
+        after = self.lookahead_frames + hidden.shape[2] % PAIR if at_edge else 0
+        frames = np.pad(hidden[0].T, ((self._before, after), (0, 0)))
         with torch.no_grad():
-            return self._student(torch.from_numpy(frames)[None])[0].numpy(), ()
+            return self._student(torch.from_numpy(frames)[None])[0].numpy(), (hidden[:, :, :0],)
 
 
 def load_student(checkpoint: Path, size: StudentSize) -> Student:

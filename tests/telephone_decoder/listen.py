@@ -13,6 +13,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from itertools import chain
@@ -25,6 +26,7 @@ import soxr
 from numpy.typing import NDArray
 
 from benches.transcript_scoring import MistakeKind, score
+from benches.two_recognisers import MissingRecogniser, load_base
 from benches.word_errors import PLAIN_SENTENCES, load_recogniser, sentences, transcribe
 from telephone_decoder.teacher import Teacher
 from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
@@ -64,7 +66,7 @@ class Judgement:
     """Of one sentence of one decoder."""
 
     words: int
-    wrong: int
+    wrong: int  # for the recogniser that hears the fewest wrong
     dnsmos: float
     plcmos: float
 
@@ -151,7 +153,9 @@ def _band_pass(rate: int) -> NDArray[np.float64]:
 
 
 class Judges:
-    """A recogniser, DNSMOS and PLCMOS. What was judged before is read from a file.
+    """Whisper tiny.en, and Whisper base if it is installed, DNSMOS and PLCMOS.
+
+    What was judged before is read from a file.
 
     Raises ModuleNotFoundError without ``speechmos``.
     """
@@ -163,19 +167,22 @@ class Judges:
         models = Path(package.origin).parent
         self._dnsmos = _session(models / "dnsmos_models/sig_bak_ovr.onnx")
         self._plcmos = _session(models / "plcmos_models/plcmos_v2.onnx")
-        self._recogniser = load_recogniser()
+        self._recognisers = [load_recogniser()]
+        with suppress(MissingRecogniser):
+            self._recognisers.append(load_base())
         self._path = known
         self._known = json.loads(known.read_text("utf-8")) if known.exists() else {}
 
     def judge(self, text: JudgedText, samples: Float) -> Judgement:
         """Judge 8 kHz samples."""
-        key = hashlib.sha256(text.text.encode() + samples.tobytes()).hexdigest()
+        recognisers = bytes([len(self._recognisers)])
+        key = hashlib.sha256(recognisers + text.text.encode() + samples.tobytes()).hexdigest()
         if key not in self._known:
             heard = over_telephone(samples)
-            result = score(text.reference, transcribe(self._recogniser, heard).text, ())
-            judgement = Judgement(
-                result.words, result.count_wrong(MistakeKind.WORD), self._overall(heard), self._packets(heard)
-            )
+            transcripts = (transcribe(each, heard).text for each in self._recognisers)
+            results = [score(text.reference, transcript, ()) for transcript in transcripts]
+            wrong = min(result.count_wrong(MistakeKind.WORD) for result in results)
+            judgement = Judgement(results[0].words, wrong, self._overall(heard), self._packets(heard))
             self._known[key] = asdict(judgement)
             self._path.write_text(json.dumps(self._known), "utf-8")
         return Judgement(**self._known[key])

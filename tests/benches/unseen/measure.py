@@ -22,6 +22,8 @@ def measure(show_wrong: Callable[[str], None] | None = None) -> BenchReport:
         rows = [line for line in path.read_text("utf-8").splitlines() if line[:1] != "#"]
         for group in MIN_RIGHT_PERCENT:
             lines = [row for row in rows if (row[:3] == "en:") is (group == "en")]
+            if not lines:
+                continue
             right = sum(_is_right(line, show_wrong) for line in lines)
             figures.append(
                 BenchFigure(
