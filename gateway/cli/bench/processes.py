@@ -7,6 +7,7 @@ import re
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,20 +56,31 @@ def run_server_process(*flags: str) -> Iterator[str]:
 
     Raises BenchFailed when the server ends or prints no address within ``READY_TIMEOUT_S``.
     """
-    with subprocess.Popen(
-        [sys.executable, "-c", _SERVE, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        tempfile.TemporaryFile("w+") as log,  # a pipe that nobody reads would stop the server
+        subprocess.Popen(
+            [sys.executable, "-c", _SERVE, *flags], stdout=subprocess.PIPE, stderr=log, text=True
+        ) as process,
+    ):
         try:
             assert process.stdout is not None
             printed = select.select([process.stdout], [], [], READY_TIMEOUT_S)[0]
             ready_line = _READY_LINE.search(process.stdout.readline()) if printed else None
             if ready_line is None:
-                process.terminate()
-                _, errors = process.communicate(timeout=_END_TIMEOUT_S)
-                raise BenchFailed(f"the server did not start: {errors.strip()[-300:]}")
+                _end(process)
+                log.seek(0)
+                raise BenchFailed(f"the server did not start: {log.read().strip()[-300:]}")
             yield ready_line[1]
         finally:
-            process.terminate()
+            _end(process)
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    process.terminate()
+    try:
+        process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def process_tree(pid: int) -> list[int]:
