@@ -40,7 +40,9 @@ _MAX_SENTENCE_WORDS = 60  # that are kept to tell what a question asks
 _MAX_WORKERS = 2  # a step is 2-6 ms; more threads than this only contend for the interpreter
 # Said after the words that follow a cut between phrases: of ten, those that change the pitch before it least
 _AFTER_PHRASE = ("other", "one", "too")
-_TAIL_S = 0.055  # of a line's last word that is too quiet to be kept, half of them within 0.02 s of it
+# The end of a line's last word that is too quiet to be rendered, by its last sound or two
+_TAIL_S = 0.055
+_TAILS_S = {"fθ": 0.14, "sθ": 0.14, "θ": 0.07, "z": 0.03, "s": 0.03, "dʒ": 0.025}
 _SLOTS = 1024  # a slot holds under 100 kB between steps
 
 
@@ -288,4 +290,9 @@ def _phonemes(piece: LinePiece, spoken: Iterable[int], line_starts_at_s: float) 
 
 def _audible_s(piece: LinePiece) -> float:
     """Seconds from the line's first sample to its last audible one, estimated until that is rendered."""
-    return piece.rendered_s if piece.last else piece.word_times[-1][1] - _TAIL_S
+    if piece.last:
+        return piece.rendered_s
+    sounds = next((word for word in reversed(piece.line.phonemes) if word), ())
+    endings = ("".join(ipa for ipa, *_ in sounds[-count:]) for count in (2, 1))
+    tail_s = next((_TAILS_S[ending] for ending in endings if ending in _TAILS_S), _TAIL_S)
+    return piece.word_times[-1][1] - tail_s
