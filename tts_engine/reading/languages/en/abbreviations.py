@@ -16,7 +16,7 @@ from .addresses import read_direction, read_province, read_state, read_street, r
 from .quantities.number_words import amount_words
 from .quantities.units import end_of_unit
 from .spelling import ENGLISH_SPELLER, NAME_ROWS
-from .word_context import note_english_word
+from .word_context import note_english_word, read_as
 from .words import AMOUNT_AHEAD
 
 _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
@@ -159,13 +159,6 @@ def _read_coordinate(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _read_circa(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "c. 1850"."""
-    scan.emit("circa", *match.span())
-    note_english_word(scan.context, "circa")
-    return match.end()
-
-
 def _read_generation(scan: ScanState, match: re.Match[str]) -> int:
     """Read the "Gen" of "Gen Z", who is no general."""
     scan.emit("Gen", *match.span())
@@ -179,13 +172,6 @@ def _read_patient(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     scan.emit("patient", *match.span())
     note_english_word(scan.context, "patient")
-    return match.end()
-
-
-def _read_secretary(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "Sec. of State"."""
-    scan.emit("Secretary", *match.span())
-    note_english_word(scan.context, "Secretary")
     return match.end()
 
 
@@ -339,7 +325,7 @@ _CHAT = any_of(vocabulary.CHAT_ABBREVIATIONS)
 LETTER_RULES = (
     *compile_capital_rules(
         (r"(?:NN[EW]|SS[EW]|E[NS]E|W[NS]W)(?!\w)", _read_wind),
-        (r"Sec\.(?= of [A-Z])", _read_secretary),
+        (r"Sec\.(?= of [A-Z])", read_as("Secretary")),
         (r"Gen(?= (?:[XYZ]|Alpha|Beta)(?!\w))", _read_generation),
         (r"(FT|PT)(?:/(FT|PT))?(?![\w%])", _read_hours_of_work),
     ),
@@ -351,7 +337,7 @@ LETTER_RULES = (
         (r"(wk|yr|sec)\.?(?= \d)", _read_numbered_period),
         (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
         (r"c\.(?= [a-z])", _read_cups),
-        (r"[Cc]\.(?= ?\d{3,4}\b)", _read_circa),
+        (r"[Cc]\.(?= ?\d{3,4}\b)", read_as("circa")),
         (r"[Ll](a|o)(?:t|n|ng)\.?(?=:? ?-?\d{1,3}(?:\.\d+)?°)", _read_coordinate),
         (r"pt\.?(?= [a-z])", _read_patient),
         (r"q(\d{1,2})(?:[-–](\d{1,2}))?h(?!\w)", _read_interval),

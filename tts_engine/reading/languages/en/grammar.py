@@ -25,7 +25,7 @@ from . import (
 from .quantities import amounts, money, number_pairs, plural_numbers, sizes, slashes, units
 from .quantities import number_words as numbers
 from .spelling import CALL_WORDS_ROW, ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
-from .word_context import note_english_word
+from .word_context import note_english_word, read_as
 
 _COMMAND_BEHIND = PatternBehind(
     r"(?:\A|[\s(])`[^`]{0,120}[ `]\Z"
@@ -86,13 +86,6 @@ def _read_hashtag(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _read_hash_after_noun(scan: ScanState, match: re.Match[str]) -> int:
-    """Read the # of "BOL# A00418" and "SKU#88" as "number"."""
-    scan.emit("number", match.start(), match.end())
-    note_english_word(scan.context, "number")
-    return match.end()
-
-
 def _read_color(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "#FF8800" of "color #FF8800"."""
     if not _COLOR_BEHIND.search(scan.view, 0, match.start()):
@@ -107,12 +100,6 @@ def _read_symbol(scan: ScanState, match: re.Match[str]) -> int:
     word = vocabulary.SYMBOLS[match.group()]
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)
-    return match.end()
-
-
-def _read_ampersand(scan: ScanState, match: re.Match[str]) -> int:
-    scan.emit("and", match.start(), match.end())
-    note_english_word(scan.context, "and")
     return match.end()
 
 
@@ -147,13 +134,6 @@ def _read_telephone_keys(scan: ScanState, match: re.Match[str]) -> int | None:
     for at in range(match.start(), match.end()):
         scan.emit(word, at, at + 1)
     note_english_word(scan.context, word)
-    return match.end()
-
-
-def _read_arrow(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "->" between what was and what is."""
-    scan.emit("to", *match.span())
-    note_english_word(scan.context, "to")
     return match.end()
 
 
@@ -193,13 +173,6 @@ def _read_pipe(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     scan.emit("pipe", *match.span())
     note_english_word(scan.context, "pipe")
-    return match.end()
-
-
-def _read_tilde(scan: ScanState, match: re.Match[str]) -> int:
-    """Read the sign of "HEAD~1"."""
-    scan.emit("tilde", *match.span())
-    note_english_word(scan.context, "tilde")
     return match.end()
 
 
@@ -276,18 +249,18 @@ _LINE_RULES = compile_rules(
 _MARKUP_RULES = (
     *carrier_codes.SYMBOL_RULES,
     *compile_rules(
-        (r"(?<=[A-Za-z])~(?=\d)", _read_tilde),
+        (r"(?<=[A-Za-z])~(?=\d)", read_as("tilde")),
         (r"([#*])\1{1,2}(?=[ .,;?!]|\Z)", _read_telephone_keys),
-        (r"[-=]{1,2}>(?= ?[\w\"'$£€(/~`])", _read_arrow),
+        (r"[-=]{1,2}>(?= ?[\w\"'$£€(/~`])", read_as("to")),
         *MARKUP_ROWS,
-        (r"&(?:amp;|&)?", _read_ampersand),
+        (r"&(?:amp;|&)?", read_as("and")),
         (r"\|(?= [a-z])", _read_pipe),
         (r"(?<!\*)\*(\d{1,3})(?![\w*]|[^*\n]{0,80}[^\s*]\*)", _read_star_code),
     ),
 )
 _MARK_RULES = compile_rules(
     (r"#(?=\d{0,5}[A-F])(?=[A-F]{0,5}\d)[A-F0-9]{6}(?!\w)", _read_color),
-    (r"(?<=[^\W\d_])#(?= ?(?:\d|[A-Z]{1,4}-?\d))", _read_hash_after_noun),
+    (r"(?<=[^\W\d_])#(?= ?(?:\d|[A-Z]{1,4}-?\d))", read_as("number")),
     (r"#(\w[\w-]{0,39})", _read_hash),
     (r"[#*](?![\w#*])", _read_telephone_key),
     (r"\+\+", _read_plus_plus),

@@ -3,7 +3,7 @@
 import re
 
 from ...kit.reading_context import CODE_WINDOW, ReadingContext
-from ...kit.tokenizer import ScanState
+from ...kit.tokenizer import Recognizer, ScanState
 from . import vocabulary
 
 _WORDS_AFTER_EXPIRY = ("date", "is")  # "expiration date is 05/29"
@@ -37,3 +37,14 @@ def note_english_word(context: ReadingContext, word: str) -> None:
     context.after_number = context.after_phone = context.after_code = False
     context.after_comma = context.after_colon = False
     context.line_start = context.sentence_start = False
+
+
+def read_as(word: str) -> Recognizer:
+    """Return a recognizer that says ``word`` for whatever it matches."""
+
+    def read(scan: ScanState, match: re.Match[str]) -> int:
+        scan.emit(word, *match.span())
+        note_english_word(scan.context, word)
+        return match.end()
+
+    return read

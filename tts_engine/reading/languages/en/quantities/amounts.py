@@ -11,7 +11,7 @@ from .. import vocabulary
 from ..codes import is_counted
 from ..dates import MONTH, ORDINAL_SUFFIX, WEEKDAY
 from ..spelling import ENGLISH_SPELLER, phone_group_sizes
-from ..word_context import note_english_word
+from ..word_context import note_english_word, read_as
 from . import number_words as numbers
 from .number_words import DECIMAL, amount_words
 
@@ -336,13 +336,6 @@ def _read_for(scan: ScanState, match: re.Match[str]) -> int:
     return match.start() + 1
 
 
-def _read_revision(scan: ScanState, match: re.Match[str]) -> int:
-    """Read the "Rev." of "Rev. B" and "rev 3"; before a name it is a title."""
-    scan.emit("revision", *match.span())
-    note_english_word(scan.context, "revision")
-    return match.end()
-
-
 def _read_by(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "x" of "48 cols x 1.2M rows"."""
     if not _COUNT_BEHIND.search(scan.view, max(0, match.start() - 20), match.start()):
@@ -354,7 +347,7 @@ def _read_by(scan: ScanState, match: re.Match[str]) -> int | None:
 
 LETTER_RULES = compile_rules(
     (r"x(?= \d)", _read_by),
-    (r"[Rr]ev\.? (?=[A-Z](?![\w.'])|\d)", _read_revision),
+    (r"[Rr]ev\.? (?=[A-Z](?![\w.'])|\d)", read_as("revision")),
     (r"x(?= ?\d{1,3} ?(?:d|days?|wks?|weeks?|mos?|months?|nights?|doses?|yrs?|years?)\b)", _read_for),
     (r"([A-Z]{1,2})(\d{1,3})-(?=\1(\d{1,3})(?![\w-]))", _read_first_code_of_range),
     (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
