@@ -90,7 +90,7 @@ def _draw(path: Path, rows: list[tuple[str, float, float, float, float]]) -> Non
     scores.legend()
     for axes in (distances, scores):
         axes.set_xlabel("million products a frame")
-        axes.set_xlim(0, 1.3 * max(products))
+        axes.set_xlim(0, 1.1 * max(products))
     for name, size, distance, *_ in rows:
         distances.annotate(name, (size, distance), xytext=(4, 4), textcoords="offset points")
     figure.savefig(path, dpi=110)
