@@ -77,6 +77,7 @@ class CallSpeech:
         self._turn_count = 0
         self._speak_lock = asyncio.Lock()
         self._stream: VoiceSequence | None = None  # of the utterance being spoken
+        self._voice_stays = False  # an unknown voice was named in that utterance, which is logged once
         self._text_feed: TextFeed | None = None  # its text
         self._interrupted = asyncio.Event()  # set, and replaced by a new one, at each barge-in
         # Discards that the media have not answered, and the utterances begun before each.
@@ -260,6 +261,7 @@ class CallSpeech:
                 return UtteranceOutcome.DISCARDED
             request = speech.stream_request(self._media.sample_rate, self.call_id, self.span_id)
             self._stream = VoiceSequence.open(self._engine, request, Admission.OVERDUE)
+            self._voice_stays = False
             set_voice = partial(self._set_voice, self._stream, speech)
             async with (
                 self._stream as stream,
@@ -279,7 +281,9 @@ class CallSpeech:
         try:
             stream.set_voice(None if name is None else speech.resolve_voice(name))
         except VivavoceError as error:
-            logger.warning("Call %s: the voice stays: %s", self.call_id, error)
+            if not self._voice_stays:
+                logger.warning("Call %s: the voice stays: %s", self.call_id, error)
+            self._voice_stays = True
 
     def _end_utterance(self, outcome: UtteranceOutcome, turn: Turn) -> UtteranceOutcome:
         outcome = UtteranceOutcome.DISCARDED if turn.discarded.is_set() else outcome

@@ -260,23 +260,22 @@ def _end_line(slot: _HibariSlot) -> bool:
 
 def _words_begun(rendering: _LineRendering, piece: LinePiece) -> tuple[Word, ...]:
     """Words of the line that begin in the samples rendered so far and are not reported yet."""
-    times, begun = piece.word_times, []
+    times, audible_s, begun = piece.word_times, _audible_s(piece), []
     while rendering.unreported_words and (
         piece.last or times[rendering.unreported_words[0].spoken_range[0]][0] < piece.rendered_s
     ):
         word = rendering.unreported_words.pop(0)
         start_s = rendering.starts_at_s + times[word.spoken_range[0]][0]
-        stop_s = rendering.starts_at_s + min(times[word.spoken_range[-1]][1], _audible_s(piece))
-        stop_s = max(start_s, stop_s)
-        phonemes = _phonemes(piece, word.spoken_range, rendering.starts_at_s)
+        stop_s = max(start_s, rendering.starts_at_s + min(times[word.spoken_range[-1]][1], audible_s))
+        phonemes = _phonemes(piece, word.spoken_range, rendering.starts_at_s, audible_s)
         begun.append(Word("", start_s, stop_s, word.start, word.stop, phonemes))
     return tuple(begun)
 
 
-def _phonemes(piece: LinePiece, spoken: Iterable[int], line_starts_at_s: float) -> tuple[Phoneme, ...]:
+def _phonemes(
+    piece: LinePiece, spoken: Iterable[int], line_starts_at_s: float, audible_s: float
+) -> tuple[Phoneme, ...]:
     """The sounds of some words of a line."""
-
-    audible_s = _audible_s(piece)
 
     def heard_at(frame: int) -> float:
         return line_starts_at_s + min(max(0.0, frame * FRAME_S - piece.lead_s), audible_s)

@@ -74,6 +74,22 @@ class VoiceSequence(SpeechStream):
         self._chunks = 0
         self._cancelled = False
 
+    @classmethod
+    def open(cls, engine: SpeechEngine, request: StreamRequest, admission: Admission = Admission.NEW) -> Self:
+        """Open an utterance as ``SpeechEngine.open_stream`` does, and raise what that raises.
+
+        Another voice has a delivery of its own.
+        """
+
+        def open_stream(voice: str | None) -> SpeechStream:
+            changed = request
+            if voice is not None and voice != request.voice:
+                delivery = Delivery(listener_rate=request.delivery.listener_rate)
+                changed = replace(request, voice=voice, delivery=delivery)
+            return engine.open_stream(changed, Admission.OVERDUE)
+
+        return cls(engine.open_stream(request, admission), open_stream)
+
     def set_voice(self, voice: str | None) -> None:
         """Speak the text from here on in the voice with that id; None: in the first one.
 
@@ -92,22 +108,6 @@ class VoiceSequence(SpeechStream):
             if last.stream is not None:
                 last.stream.cancel()
         self._parts.append(_Part(voice, None, self._characters))
-
-    @classmethod
-    def open(cls, engine: SpeechEngine, request: StreamRequest, admission: Admission = Admission.NEW) -> Self:
-        """Open an utterance as ``SpeechEngine.open_stream`` does, and raise what that raises.
-
-        Another voice has a delivery of its own.
-        """
-
-        def open_stream(voice: str | None) -> SpeechStream:
-            changed = request
-            if voice is not None and voice != request.voice:
-                delivery = Delivery(listener_rate=request.delivery.listener_rate)
-                changed = replace(request, voice=voice, delivery=delivery)
-            return engine.open_stream(changed, Admission.OVERDUE)
-
-        return cls(engine.open_stream(request, admission), open_stream)
 
     @property
     def text(self) -> str:
