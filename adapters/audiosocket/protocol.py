@@ -47,6 +47,7 @@ _KIND_OF_RATE: Final[Mapping[int, int]] = MappingProxyType(
     {sample_rate: kind for kind, sample_rate in SAMPLE_RATE_OF_KIND.items()}
 )
 _HEADER: Final = Struct("!BH")
+HEADER_BYTES: Final = _HEADER.size
 # Of clients that took the port for another one, by the three bytes that they begin with.
 _OTHER_PROTOCOLS: Final[Mapping[bytes, str]] = MappingProxyType(
     dict.fromkeys((b"GET", b"HEA", b"POS", b"PUT", b"DEL", b"OPT", b"PAT", b"CON", b"PRI"), "HTTP")
@@ -225,7 +226,7 @@ class AudioSocketConnection:
         None: it is not, or the stream is not between two messages; pass it to ``receive_data``. This way
         costs a quarter of ``receive_data`` and ``events`` or less, and nearly all data of a call takes it.
         """
-        length = len(data) - _HEADER.size
+        length = len(data) - HEADER_BYTES
         if length < 2 or data[1] << 8 | data[2] != length or self._buffer or self._failure:
             return None
         if self._peer_side.state is not AudioSocketState.OPEN:
@@ -246,9 +247,9 @@ class AudioSocketConnection:
         if self._failure:
             raise AudioSocketProtocolError(self._failure)
         buffer = self._buffer
-        while len(buffer) - self._offset >= _HEADER.size:
+        while len(buffer) - self._offset >= HEADER_BYTES:
             kind, length = _HEADER.unpack_from(buffer, self._offset)
-            begin = self._offset + _HEADER.size
+            begin = self._offset + HEADER_BYTES
             self._check(kind, length)
             if len(buffer) < begin + length:
                 break

@@ -20,6 +20,7 @@ from typing import Final, assert_never
 from ..call_rate_limit import CallRateLimit
 from .g711_detection import G711Detector, PayloadEncoding
 from .protocol import (
+    HEADER_BYTES,
     AudioSocketAudio,
     AudioSocketConnection,
     AudioSocketError,
@@ -33,7 +34,6 @@ from .protocol import (
 
 PTIME_S: Final = 0.020
 
-_HEADER_BYTES: Final = 3
 _MAX_UNSENT_PACKETS: Final = 2  # in the transport's buffer; with more, the listener has fallen behind
 _G711_ADVICE: Final = (
     "Asterisk sends raw G.711 labelled as 16-bit audio (8,000 bytes a second of kind 0x10): "
@@ -81,7 +81,7 @@ class AudioSocketServerConnection:
             return None
         sample_rate = self._connection.receive_audio(data)
         if sample_rate is not None:
-            self._count_audio(len(data) - _HEADER_BYTES, sample_rate, now)
+            self._count_audio(len(data) - HEADER_BYTES, sample_rate, now)
         return sample_rate
 
     def receive_eof(self) -> None:

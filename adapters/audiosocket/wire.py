@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ..media.messages import PhoneCallOptions
 from ..media.phone_wire import WireEnded, WireListener
-from .protocol import AudioSocketAudio, AudioSocketProtocolError, CallId, Dtmf, Hangup, encode
+from .protocol import HEADER_BYTES, AudioSocketAudio, AudioSocketProtocolError, CallId, Dtmf, Hangup, encode
 from .server_connection import AudioSocketServerConnection, AudioSocketTimeouts
 
 LINGER_S: Final = 1.0  # after our 0x00; Asterisk closes within milliseconds of it
@@ -69,7 +69,7 @@ class AudioSocketWire:
         self._close_at = 0.0  # set by ``hang_up``
         sock.setblocking(False)
         set_socket_options(sock)
-        self._connection.receive_data(opening.received)
+        self._received = opening.received  # before the socket is read
 
     @property
     def dropped(self) -> int:
@@ -80,25 +80,33 @@ class AudioSocketWire:
         """Send the rest of the last message, and read what has arrived; raises WireEnded."""
         if self._unsent:
             self._write(b"")
-        data: bytes | None = None
+        data = self._read()
         try:
-            data = self._sock.recv(_READ_BYTES)
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            raise WireEnded(f"the caller's connection broke ({error})") from None
-        try:
-            if data and (sample_rate := self._connection.receive_audio(data, now)):
-                listener.receive_audio(data[3:], sample_rate)
-            else:
-                self._receive_messages(data, now, listener)
+            if data is None:
+                self._connection.check_deadline(now)
+                return
+            for part in _split_messages(data):
+                if part and (sample_rate := self._connection.receive_audio(part, now)):
+                    listener.receive_audio(part[HEADER_BYTES:], sample_rate)
+                else:
+                    self._receive_messages(part, now, listener)
         except AudioSocketProtocolError as error:
             raise WireEnded(str(error), problem=str(error)) from None
 
-    def _receive_messages(self, data: bytes | None, now: float, listener: WireListener) -> None:
+    def _read(self) -> bytes | None:
+        """What has arrived; empty at the end, None if there is nothing."""
+        received, self._received = self._received, b""
+        try:
+            return received + self._sock.recv(_READ_BYTES)
+        except BlockingIOError:
+            return received or None
+        except OSError as error:
+            raise WireEnded(f"the caller's connection broke ({error})") from None
+
+    def _receive_messages(self, data: bytes, now: float, listener: WireListener) -> None:
         if data:
             self._connection.receive_data(data)
-        elif data is not None:
+        else:
             self._connection.receive_eof()
         for event in self._connection.events(now):
             match event:
@@ -171,3 +179,11 @@ class AudioSocketWire:
         if not self._unsent:
             with suppress(OSError):  # the peer may have disconnected
                 self._sock.shutdown(socket.SHUT_WR)
+
+
+def _split_messages(data: bytes) -> list[bytes]:
+    """Received data, by messages if all have the size of the first, as packets that arrive late have."""
+    size = HEADER_BYTES + int.from_bytes(data[1:HEADER_BYTES])
+    if len(data) <= size or len(data) % size:
+        return [data]
+    return [data[start : start + size] for start in range(0, len(data), size)]

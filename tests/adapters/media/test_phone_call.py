@@ -367,9 +367,34 @@ def test_a_caller_who_sends_nothing_is_disconnected_at_the_limit_that_is_set() -
     assert played.sock.messages()[-1] == (0x00, b"")
 
 
-def test_a_caller_who_sends_nothing_is_served_without_a_limit() -> None:
+@pytest.mark.parametrize("spoken_s", [0.0, 1.0])
+def test_a_caller_who_sends_nothing_is_served_without_a_limit(spoken_s: float) -> None:
+    played = PlayedCall(stalled_s=5.0)
+    receive_audio(played, spoken_s)
+    played.tick(60 * 50)
+    assert len(played.sock.written) == (60 + spoken_s) * 50
+    assert played.take_sent() == []
+
+
+def test_a_message_that_stays_incomplete_ends_the_call() -> None:
     played = PlayedCall(stalled_s=5.0)
     receive_audio(played, 1.0)
-    played.tick(60 * 50)
-    assert len(played.sock.written) == 61 * 50
+    played.sock.incoming.append(b"\x13\x01")
+    played.tick(4 * 50)
     assert played.take_sent() == []
+    played.tick(2 * 50)
+    problem, _ = played.take_sent()
+    assert isinstance(problem, CallProblem) and problem.text == "a message stayed incomplete for 5 s"
+
+
+def test_packets_that_arrive_together_are_told_apart_from_others_of_their_size() -> None:
+    played = PlayedCall()
+    receive_audio(played, 1.0)
+    played.call.execute(SetCallerAudio(1, CallerAudioOptions(is_forwarded=True)))
+    packet = struct.pack("!BH", 0x13, PACKET_BYTES)
+    keys = b"".join(struct.pack("!BHc", 0x03, 1, key) for key in (b"1", b"2"))
+    played.sock.incoming += [2 * (packet + bytes(PACKET_BYTES)), keys, packet + bytes(PACKET_BYTES) + packet]
+    played.tick(3)
+    audio = [message for message in played.sent if isinstance(message, ReceivedAudio)]
+    assert [len(message.pcm) for message in audio] == 3 * [PACKET_BYTES]
+    assert [message.digit for message in played.sent if isinstance(message, ReceivedKey)] == ["1", "2"]
