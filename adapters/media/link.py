@@ -44,6 +44,7 @@ class MessageLink:
         self.unsent_bytes = 0
         self._closed = False
         self._is_flush_scheduled = False
+        self._waits_to_send = False  # for room in the socket
         self._next_sent = self._next_received = 0  # numbers of messages
         self._loop.add_reader(sock, self._receive)
 
@@ -104,10 +105,13 @@ class MessageLink:
                     self._unsent.appendleft((frame[sent:], -1))
         except BlockingIOError:
             self._loop.add_writer(self._sock, self._send_queued)
+            self._waits_to_send = True
         except OSError:
             self._lose()
         else:
-            self._loop.remove_writer(self._sock)
+            if self._waits_to_send:
+                self._loop.remove_writer(self._sock)
+            self._waits_to_send = False
 
     def _join_first(self) -> tuple[bytes, int]:
         """Join the frames at the head of the queue up to the next one with a descriptor; return the first."""

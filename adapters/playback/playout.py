@@ -13,7 +13,7 @@ After more than 200 ms, nothing is sent at once: the listener has heard the gap,
 only wait in its buffer. The schedule's own packets follow.
 """
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -46,7 +46,14 @@ class PlayoutStats:
     discards: int = 0  # barge-ins
 
     def __add__(self, other: "PlayoutStats") -> "PlayoutStats":
-        return PlayoutStats(*(sum(pair) for pair in zip(astuple(self), astuple(other), strict=True)))
+        return PlayoutStats(
+            self.packets + other.packets,
+            self.speech_packets + other.speech_packets,
+            self.late_packets + other.late_packets,
+            self.skipped_packets + other.skipped_packets,
+            self.underruns + other.underruns,
+            self.discards + other.discards,
+        )
 
 
 class Playout:

@@ -26,6 +26,10 @@ from vivavoce.adapters.playback.playout import Playout, PlayoutStats
 # The schedule
 
 
+def test_counters_of_two_playouts_add_up() -> None:
+    assert PlayoutStats(*range(6)) + PlayoutStats(*range(10, 70, 10)) == PlayoutStats(10, 21, 32, 43, 54, 65)
+
+
 def test_nothing_is_due_before_the_start() -> None:
     playout = playout_24_khz()
     assert playout.next_due() == START
