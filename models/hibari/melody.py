@@ -74,7 +74,13 @@ def end_above_mean(line: EncodedLine) -> float:
     """Semitones of the end of the last word above the mean of the line."""
     pitch, voiced = _semitones(np.maximum(line.f0, _LOWEST_VOICED_HZ)), line.f0 > _LOWEST_VOICED_HZ
     at = _voiced_words(voiced, line)
-    return float(np.median(pitch[at[-_END_FRAMES:]]) - pitch[at].mean()) if len(at) else 0.0
+    return float(_median(pitch[at[-_END_FRAMES:]]) - pitch[at].mean()) if len(at) else 0.0
+
+
+def _median(values: NDArray[np.floating]) -> np.floating:
+    """As ``np.median``, whose first call imports ``numpy.ma``: the first question would wait for that."""
+    middle: np.floating = np.sort(values)[(len(values) - 1) // 2 : len(values) // 2 + 1].mean()
+    return middle
 
 
 def _semitones(f0: Float) -> Float:
@@ -114,9 +120,9 @@ def _rise(pitch: Float, voiced: NDArray[np.bool_], line: EncodedLine, wanted: fl
     if not len(at):
         return np.zeros_like(pitch)
     end = at[-_END_FRAMES:]
-    lacking = max(0.0, wanted - float(np.median(pitch[end]) - pitch[at].mean()))
+    lacking = max(0.0, wanted - float(_median(pitch[end]) - pitch[at].mean()))
     length = max(_RISE_FRAMES, round(lacking / _STEEPEST))
     slope = np.clip((np.arange(len(pitch)) - at[-1]) / length + 1, 0, 1)
-    gain = float(np.median(slope[end]) - slope[at].mean())
+    gain = float(_median(slope[end]) - slope[at].mean())
     rise: Float = (lacking / max(gain, _MIN_GAIN) * slope).astype(np.float32)
     return rise
