@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from ..tts_engine.backends.base import ProcessPolicy
 from ..tts_engine.backends.kinds import find_kind
 from ..tts_engine.backends.loading import load_backend
+from ..tts_engine.backends.voice_kind import KeptSpeechConfig
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.engine_set import EngineSet, NamedEngine
 from ..tts_engine.errors import BadRequest, VivavoceError
@@ -240,7 +241,7 @@ async def _open_main_engine(
         config=config,
         process=_process_of(bundle),
         metrics=metrics,
-        kept_speech_bytes=KEPT_SPEECH_BYTES,
+        kept_speech=KeptSpeechConfig(KEPT_SPEECH_BYTES),
     )
 
 
@@ -254,7 +255,7 @@ async def _open_further(
         bundle.precision,
         bundle.device,
         _process_of(bundle),
-        kept_bytes=KEPT_SPEECH_BYTES,
+        kept_speech=KeptSpeechConfig(KEPT_SPEECH_BYTES),
     )
     backend = await asyncio.to_thread(load)
     return await Engine.open(bundle.folder, backend=backend, config=config, metrics=metrics)
