@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from ..tts_engine.backends.base import ProcessPolicy
 from ..tts_engine.backends.kinds import find_kind
 from ..tts_engine.backends.loading import load_backend
+from ..tts_engine.backends.voice_kind import KeptSpeechConfig
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.engine_set import EngineSet, NamedEngine
 from ..tts_engine.errors import BadRequest, VivavoceError
@@ -240,7 +241,7 @@ async def _open_main_engine(
         config=config,
         process=_process_of(bundle),
         metrics=metrics,
-        kept_speech_bytes=KEPT_SPEECH_BYTES,
+        kept_speech=_kept_speech(settings),
     )
 
 
@@ -254,10 +255,16 @@ async def _open_further(
         bundle.precision,
         bundle.device,
         _process_of(bundle),
-        kept_bytes=KEPT_SPEECH_BYTES,
+        kept_speech=_kept_speech(settings),
     )
     backend = await asyncio.to_thread(load)
     return await Engine.open(bundle.folder, backend=backend, config=config, metrics=metrics)
+
+
+def _kept_speech(settings: Settings) -> KeptSpeechConfig:
+    if (table := settings.kept_speech) is None:
+        return KeptSpeechConfig(KEPT_SPEECH_BYTES)
+    return KeptSpeechConfig(KEPT_SPEECH_BYTES, table.folder, table.max_mb * 1_000_000)
 
 
 def _process_of(bundle: BundleTable) -> ProcessPolicy | None:

@@ -1,4 +1,4 @@
-"""The tables ``[engine]``, ``[bundle]``, ``[bundles.NAME]``, ``[reading]`` and ``[voices]``."""
+"""The tables of what speaks: bundles, the engine, the speech it keeps, how text is read, and voices."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -103,6 +103,16 @@ class EngineTable(SettingsTable):
         """The address of the cluster whose replicas speak; None without one."""
         executor, _, address = self.executor.partition(":")
         return (address or "auto") if executor == "ray" else None
+
+
+class KeptSpeechTable(SettingsTable):
+    """Rendered speech that is kept for streams that say the same."""
+
+    phrases: Annotated[
+        dict[Annotated[str, Field(min_length=1, max_length=256)], Path | tuple[str, ...]], JSON
+    ] = Field(default={})
+    folder: Path | None = None
+    max_mb: Annotated[Integer, Field(ge=10, le=1_000_000)] = 1_000  # in the folder: 8 h for phones
 
 
 class ReadingTable(SettingsTable):

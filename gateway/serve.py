@@ -130,7 +130,7 @@ class Gateway:
             )
             await warm_up_app(app)
             greetings = (*greetings_of(agents), *(way.greeting for way in calls.ways)) if greets else ()
-            phrases = [*map(Phrase, filter(None, greetings)), *read_phrases(settings.warm_phrases, engine)]
+            phrases = [*map(Phrase, filter(None, greetings)), *read_phrases(settings.kept_speech, engine)]
             start_background_task(render_phrases(engine, phrases), "phrases", resources)
             http_task = await _start_http(_make_http_server(app, web, http), resources)
             return cls(

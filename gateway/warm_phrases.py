@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from ..tts_engine.records.stream_log import UNHEARD
 from ..tts_engine.speech_engine import SpeechEngine
 from ..tts_engine.stream_request import Delivery
 from .configuration.settings import DEFAULT_NAME
+from .engine_settings import KeptSpeechTable
 
 logger = logging.getLogger(__name__)
 
@@ -29,19 +30,19 @@ class Phrase:
     voice: str | None = None
 
 
-def read_phrases(settings: Mapping[str, Path | tuple[str, ...]], engine: SpeechEngine) -> list[Phrase]:
-    """The phrases of the setting ``warm_phrases``: by voice, a list, or a file with one on each line.
+def read_phrases(kept_speech: KeptSpeechTable | None, engine: SpeechEngine) -> list[Phrase]:
+    """The phrases of the setting ``kept_speech.phrases``: by voice, a list, or a file with one on each line.
 
     Raises BadRequest for a file that cannot be read and a phrase that is too long, and UnknownVoice.
     """
     phrases = []
-    for name, given in settings.items():
+    for name, given in kept_speech.phrases.items() if kept_speech is not None else ():
         voice = None if name == DEFAULT_NAME else engine.voices.get(name).id
         for text in _read_file(given) if isinstance(given, Path) else given:
             if len(text) > _MAX_CHARACTERS:
                 raise BadRequest(
-                    f"warm_phrases.{name}: a phrase has {len(text)} characters, beginning {text[:30]!r}; "
-                    f"allowed are {_MAX_CHARACTERS}"
+                    f"kept_speech.phrases.{name}: a phrase has {len(text)} characters, "
+                    f"beginning {text[:30]!r}; allowed are {_MAX_CHARACTERS}"
                 )
             phrases.append(Phrase(text, voice))
     return phrases
@@ -83,7 +84,7 @@ def _read_file(path: Path) -> tuple[str, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise BadRequest(f"warm_phrases: {path}: {error.strerror}") from error
+        raise BadRequest(f"kept_speech.phrases: {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadRequest(f"warm_phrases: {path}: not a text in UTF-8") from error
+        raise BadRequest(f"kept_speech.phrases: {path}: not a text in UTF-8") from error
     return tuple(line.strip() for line in lines if line.strip())

@@ -36,6 +36,7 @@ from .backends.base import (
     request_in,
 )
 from .backends.loading import load_backend
+from .backends.voice_kind import NOTHING_KEPT, KeptSpeechConfig
 from .errors import BadRequest, LanguageNotSpoken, Overloaded, UnknownVoice
 from .metrics import Metrics
 from .reading.directions import Directions, PlainText
@@ -131,7 +132,7 @@ class Engine(SpeechEngine):
         process: ProcessPolicy | None = None,
         metrics: Metrics | None = None,
         warm_up: bool = True,
-        kept_speech_bytes: int = 0,
+        kept_speech: KeptSpeechConfig = NOTHING_KEPT,
     ) -> "Engine":
         """Load a bundle and warm it up.
 
@@ -147,14 +148,13 @@ class Engine(SpeechEngine):
         metrics: used after the warm-up; None makes new ones.
         warm_up: speaks a sentence on every worker first; without it the first streams wait for what is made
             when it is first used.
-        kept_speech_bytes: of rendered lines, which streams that say the same get at once; 0: none is kept.
-            Clones' speech is never kept.
+        kept_speech: rendered lines that streams get at once which say the same. Clones' speech is never kept.
 
         Raises BundleError, BadRequest for a setting, and MissingExtra if the bundle needs one.
         """
         if backend is None:
             load = functools.partial(
-                load_backend, bundle, voices, precision, device, process, executor, kept_speech_bytes
+                load_backend, bundle, voices, precision, device, process, executor, kept_speech
             )
             backend = await asyncio.get_running_loop().run_in_executor(None, load)
         engine = cls(backend, config or EngineConfig(), Metrics())
@@ -487,6 +487,7 @@ class Engine(SpeechEngine):
         self.metrics.audio_seconds.inc(audio_s)
         if result.repeated:  # says nothing about what other text costs
             self.metrics.repeated_audio_seconds.inc(audio_s)
+            self.metrics.filed_audio_seconds.inc(audio_s if result.from_file else 0.0)
         else:
             self._cost.observe(max(compute_s, result.device_s), audio_s, time.monotonic(), stages)
         self._observe_first_audio(session, audio_s)

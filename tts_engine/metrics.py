@@ -66,6 +66,11 @@ class Metrics:
             "Of these, seconds that were kept from a stream that said the same.",
             registry=registry,
         )
+        self.filed_audio_seconds = Counter(
+            "vivavoce_filed_audio_seconds",
+            "Of these, seconds of lines that were read from the folder of kept speech.",
+            registry=registry,
+        )
         self.unread_characters = Counter(
             "vivavoce_unread_characters",
             "Letters left out because the voice cannot read their script.",

@@ -74,6 +74,7 @@ RENAMED: Final[Mapping[str, str]] = {
     "media_streams.token": "media_streams.tokens",
     "media_streams.auth_tokens": "media_streams.tokens",
     "browser.ports": "rtp.ports",
+    "warm_phrases": "kept_speech.phrases",
 }
 _VERSION = "a bundle whose files have changed is loaded again from a folder of another name"
 _PROCESS = "CosyVoice renders in a process of its own"

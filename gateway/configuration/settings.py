@@ -21,6 +21,7 @@ from ..engine_settings import (
     BundleTable,
     EngineTable,
     FurtherBundles,
+    KeptSpeechTable,
     ReadingTable,
     VoicesTable,
 )
@@ -85,15 +86,16 @@ class Settings(SettingsTable):
         "changes. That of the name `default` is for all speech; others are for requests that name one, in "
         "`pronunciation_dict_id` of Cartesia's, `pronunciation_dictionary_locators` of ElevenLabs' clients",
     )
-    warm_phrases: Annotated[
-        dict[Annotated[str, Field(min_length=1, max_length=256)], Path | tuple[str, ...]],
+    kept_speech: Annotated[
+        KeptSpeechTable | None,
         JSON,
-        Field(title="by voice, a list of phrases or a file with one on each line"),
+        Field(title='a table, {phrases = {default = "phrases.txt"}, folder = "kept", max_mb = 1000}'),
     ] = Field(
-        default={},
-        description="phrases that are rendered at the start and kept, by voice, "
-        "`default` for the default one: a list, or a file with one on each line. The greetings of agents are "
-        "among them unasked",
+        default=None,
+        description="rendered speech for calls that say the same: `phrases`, rendered at the start, by "
+        "voice, `default` for the default one, a list, or a file with one on each line; `folder`, where what "
+        "is kept is written and found after a restart, which only the user of the server may read, with at "
+        "most `max_mb` in it, 1000 if unset. See [speech said again](#speech-said-again)",
     )
     apis: ApisTable = ApisTable()
     calls: CallsTable = CallsTable()

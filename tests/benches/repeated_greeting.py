@@ -11,6 +11,7 @@ import statistics
 import time
 from typing import Final
 
+from vivavoce.tts_engine.backends.voice_kind import KeptSpeechConfig
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.stream_request import Delivery
@@ -40,7 +41,7 @@ async def measure(streams: int, rounds: int) -> None:
     config = EngineConfig(SchedulerPolicy(max_load=math.inf))  # on a busy machine too
     async with (
         await Engine.open(config=config) as plain,
-        await Engine.open(config=config, kept_speech_bytes=32_000_000) as keeping,
+        await Engine.open(config=config, kept_speech=KeptSpeechConfig(32_000_000)) as keeping,
     ):
         times: dict[str, list[float]] = {"not kept": [], "kept": []}
         for _ in range(rounds):

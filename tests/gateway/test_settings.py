@@ -192,6 +192,7 @@ def test_every_new_name_is_a_setting() -> None:
     assert {name for name in new if name not in names} == {
         "lexicons.default",
         "agents.default",
+        "kept_speech.phrases",
         "apis.ports.grpc",
         "apis.ports.wyoming",
         "llm.api_key",

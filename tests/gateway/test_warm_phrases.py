@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from shared.engine.kept_noise import wait_until_written
 from shared.gateways.bundled_gateway import client_of
 from shared.gateways.made_settings import make_settings
 from shared.voices.tiny_piper import write_tiny_piper
@@ -51,7 +52,7 @@ def test_phrases_and_greetings_are_there_before_a_request_says_them(tmp_path: Pa
     phrases = tmp_path / "phrases.txt"
     phrases.write_text(f"{PHRASE}\n\n", encoding="utf-8")
     settings = settings_with(
-        tmp_path, warm_phrases={"default": str(phrases)}, agents_default=f"script:{script}"
+        tmp_path, kept_speech_phrases={"default": str(phrases)}, agents_default=f"script:{script}"
     )
 
     async def test() -> None:
@@ -94,6 +95,36 @@ def test_speech_of_a_key_that_asks_for_it_is_neither_kept_nor_taken_from_others(
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
+def test_speech_is_on_file_for_the_next_server_but_for_keys_that_ask_that_it_is_not(tmp_path: Path) -> None:
+    keys = KeysFile(tmp_path / "keys.json")
+    usual = keys.add("usual", (Scope.ADMIN,), KeyLimits())
+    private = keys.add("private", (Scope.SPEAK,), KeyLimits(), keeps_speech=False)
+    kept = tmp_path / "kept"
+    settings = settings_with(
+        tmp_path, access_keys_file=tmp_path / "keys.json", kept_speech_folder=kept, kept_speech_max_mb="10"
+    )
+
+    async def served(*requests: tuple[str, str]) -> float:
+        """Seconds that were read from files."""
+        async with client_of(settings) as client:
+            client.headers["Authorization"] = f"Bearer {usual}"  # to read the metrics
+            before = await seconds(client, "filed_audio")
+            for text, key in requests:
+                await speech(client, text, key)
+            return await seconds(client, "filed_audio") - before
+
+    async def test() -> None:
+        await served(("It is a secret.", private))
+        wait_until_written()
+        filed = len(list(kept.rglob("*.speech")))  # of the sentence that an engine speaks first
+        await served((PHRASE, usual))
+        wait_until_written()
+        assert len(list(kept.rglob("*.speech"))) == filed + 1
+        assert await served((PHRASE, private)) == 0 and await served((PHRASE, usual)) > 0
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
 @pytest.mark.parametrize(
     ("phrases", "fault"),
     [
@@ -105,7 +136,7 @@ def test_speech_of_a_key_that_asks_for_it_is_neither_kept_nor_taken_from_others(
 def test_a_fault_of_the_phrases_ends_the_start(tmp_path: Path, phrases: dict[str, Any], fault: str) -> None:
     async def test() -> None:
         with pytest.raises(VivavoceError, match=fault):
-            async with client_of(settings_with(tmp_path, warm_phrases=phrases)):
+            async with client_of(settings_with(tmp_path, kept_speech_phrases=phrases)):
                 pass
 
     asyncio.run(asyncio.wait_for(test(), 60))

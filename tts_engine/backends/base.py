@@ -74,6 +74,7 @@ class StepResult:
     device_s: float = 0.0  # compute time that the worker's thread did not spend itself
     sample_rate: int = SAMPLE_RATE  # Hz; a divisor of 24 kHz, one for all samples of a slot
     repeated: bool = False  # rendered before, for the same or another slot
+    from_file: bool = False  # of what is repeated: rendered by a process that had the same files
     speech_ids_needed: int | None = None  # as of ``Provenance``
 
     @property

@@ -6,7 +6,7 @@ from ..errors import BadRequest
 from ..voices.voices import Voice
 from .base import Backend, ProcessPolicy
 from .kinds import find_kind, require_folder
-from .voice_kind import DividedStages, LoadSettings
+from .voice_kind import NOTHING_KEPT, DividedStages, KeptSpeechConfig, LoadSettings
 
 
 def load_backend(
@@ -16,14 +16,14 @@ def load_backend(
     device: str = "auto",
     process: ProcessPolicy | None = None,
     executor: str = "auto",
-    kept_bytes: int = 0,
+    kept_speech: KeptSpeechConfig = NOTHING_KEPT,
 ) -> Backend:
     """Load the backend of a bundle: "default" for the packaged voice, else a folder.
 
     process: render in a child process; None: in this one. The other arguments are as in ``LoadSettings``.
     Raises BundleError, BadRequest and MissingExtra.
     """
-    settings = LoadSettings(Path(bundle), voices, precision, device, executor, kept_bytes)
+    settings = LoadSettings(Path(bundle), voices, precision, device, executor, kept_speech)
     kind = find_kind(bundle)
     if process is None:
         return kind.load(settings)

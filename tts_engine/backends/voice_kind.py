@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..errors import BadRequest, BundleError, MissingExtra
 from ..voices.voices import Voice
@@ -25,6 +25,18 @@ from ...models.devices.onnx_providers import CPU, DEVICE_NAMES, DEVICE_PATTERN, 
 
 
 @dataclass(frozen=True, slots=True)
+class KeptSpeechConfig:
+    """How much rendered speech is kept for streams that say the same; by default, none is."""
+
+    max_bytes: int = 0  # in memory; 0: nothing is kept, on file neither
+    folder: Path | None = None  # of files that are there after a restart; None: in memory only
+    max_file_bytes: int = 1_000_000_000  # in the folder
+
+
+NOTHING_KEPT: Final = KeptSpeechConfig()
+
+
+@dataclass(frozen=True, slots=True)
 class LoadSettings:
     """A bundle, and what of ``Engine.open`` decides how it is loaded."""
 
@@ -33,7 +45,7 @@ class LoadSettings:
     precision: str = "fp32"
     device: str = "auto"
     executor: str = "auto"
-    kept_bytes: int = 0  # of rendered speech, for streams that say the same; 0: none is kept
+    kept_speech: KeptSpeechConfig = NOTHING_KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +163,7 @@ class VoiceKind:
     stages: DividedStages | None = None  # None: a replica of a cluster has the whole voice
     measure: Callable[[Path, str, str], tuple[DeviceFigure, ...]] | None = None
     measured_on_cpu: bool = False  # whether ``measure`` is meant for a CPU too
-    keeps_speech: bool = False  # whether its backend heeds ``LoadSettings.kept_bytes``
+    keeps_speech: bool = False  # whether its backend heeds ``LoadSettings.kept_speech``
 
 
 def require_default_networks(settings: LoadSettings) -> None:

@@ -20,6 +20,7 @@ from ...models.hibari.phonemizer import PhonemeLine, Phonemizer
 from ...models.phonemes.english_ipa import SpelledWord
 from ...models.signal.room_tone import RoomTone
 from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
+from ..backends.voice_kind import NOTHING_KEPT, KeptSpeechConfig
 from ..chunk import SAMPLE_RATE, Phoneme, Word
 from ..process_limits import available_cores
 from ..reading.clause_boundaries import BoundaryKind
@@ -28,9 +29,10 @@ from ..reading.prosody import NEUTRAL_PROSODY, Prosody
 from ..reading.unicode_scripts import WrittenWord, group_written_words
 from ..segmenter import Segment, Segmenter
 from ..stream_request import LIVELINESS
-from ..voice_kit.kept_speech import KeptLine, KeptSpeech
+from ..voice_kit.kept_speech import KeptLine, KeptSpeech, keep_speech
 from ..voices.voices import Voice, Voices
 from . import intonation
+from .line_files import line_format
 from .lines import LinePiece, LineRequest, render_line
 
 logger = logging.getLogger(__name__)
@@ -106,11 +108,15 @@ class HibariBackend:
     slots = memory_slots = _SLOTS
     varies_pauses = True
 
-    def __init__(self, voices: Sequence[hibari_voice.HibariVoice], kept_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        voices: Sequence[hibari_voice.HibariVoice],
+        kept_speech: KeptSpeechConfig = NOTHING_KEPT,
+    ) -> None:
         self._voices = voices
-        self._kept = KeptSpeech[LinePiece](kept_bytes)
         self._continuations = _Continuations.make(voices[0].phonemizer)
         room_tone = voices[0].room_tone()
+        self._kept = keep_speech(kept_speech, lambda: line_format(room_tone))
         self._room_tones = {rate: room_tone.at_rate(rate) for rate in SAMPLE_RATES}
         self._slots: dict[int, _HibariSlot] = {}
         self._next_slot = 0
@@ -118,9 +124,9 @@ class HibariBackend:
         self.workers = (ALL_STAGES,) * len(voices)
 
     @classmethod
-    def load(cls, device: OnnxDevice = CPU, kept_bytes: int = 0) -> "HibariBackend":
-        """Load the voice from the installed package. kept_bytes: of rendered lines, as ``LoadSettings``."""
-        return cls(hibari_voice.HibariVoice.load(min(_MAX_WORKERS, available_cores()), device), kept_bytes)
+    def load(cls, device: OnnxDevice = CPU, kept_speech: KeptSpeechConfig = NOTHING_KEPT) -> "HibariBackend":
+        """Load the voice from the installed package."""
+        return cls(hibari_voice.HibariVoice.load(min(_MAX_WORKERS, available_cores()), device), kept_speech)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter that yields clauses and sentences."""
@@ -140,7 +146,7 @@ class HibariBackend:
     def close(self) -> None:
         """Close every slot."""
         self._slots.clear()
-        self._kept.clear()
+        self._kept.close()
 
     def max_batch_size(self, stage: Stage) -> int:
         """One slot in each step."""
@@ -199,6 +205,7 @@ def _render(slot: _HibariSlot, rendering: _LineRendering, room_tone: RoomTone) -
         mel_frames=piece.mel_frames,
         sample_rate=slot.band.sample_rate,
         repeated=repeated,
+        from_file=repeated and rendering.line.is_from_file,
     )
 
 

@@ -9,6 +9,7 @@ from ...models.phonemes.english_ipa import EnglishPhonemizer
 from ..backends.base import Backend
 from ..backends.hosted_backend import BackendParts, host_backend
 from ..backends.voice_kind import (
+    KeptSpeechConfig,
     LoadSettings,
     VoiceKind,
     load_on_device,
@@ -30,15 +31,15 @@ def _loader(settings: LoadSettings) -> "partial[Backend]":
     require_default_networks(settings)
     return partial(
         load_on_device,
-        partial(_load_on, kept_bytes=settings.kept_bytes),
+        partial(_load_on, kept_speech=settings.kept_speech),
         require_onnx_device(settings.device),
     )
 
 
-def _load_on(device: OnnxDevice, kept_bytes: int) -> Backend:
+def _load_on(device: OnnxDevice, kept_speech: KeptSpeechConfig) -> Backend:
     from .backend import HibariBackend
 
-    return HibariBackend.load(device, kept_bytes)
+    return HibariBackend.load(device, kept_speech)
 
 
 def load_phonemizer() -> EnglishPhonemizer:

@@ -16,7 +16,7 @@ from ...models.hibari.phonemizer import PhonemeLine
 # has a fixed cost of about 0.5 ms.
 STEP_FRAMES: Final = (16, 32, 64)
 _WORD_BYTES: Final = 192  # its times, and its share of the line's phonemes
-_NO_FRAMES: Final = np.zeros((1, 0, 0), np.float32)
+NO_FRAMES: Final = np.zeros((1, 0, 0), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def render_line(voice: hibari_voice.HibariVoice, request: LineRequest) -> Iterat
     """Encode a line and render it piece by piece."""
     encoded = voice.encode_between(request.line, request.before, request.after, request.speed)
     encoded = shape(encoded, request.melody)
-    described = replace(encoded, hidden=_NO_FRAMES)
+    described = replace(encoded, hidden=NO_FRAMES)
     state = voice.init_state(encoded, request.noise_row, request.band)
     steps, last = request.steps, False
     while not last:

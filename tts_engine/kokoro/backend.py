@@ -35,6 +35,7 @@ from ...models.signal.level import limit
 from ...models.signal.room_tone import RoomTone
 from ...models.signal.speech_edges import SilenceTrimmer
 from ..backends.base import SlotRequest
+from ..backends.voice_kind import NOTHING_KEPT, KeptSpeechConfig
 from ..errors import BundleError, UnknownVoice
 from ..process_limits import available_cores
 from ..reading.normalizer import SpokenWord
@@ -44,6 +45,7 @@ from ..voice_kit.clause_backend import (
     RenderedPiece,
     SpeakerSound,
     WordTimes,
+    clause_identity,
     estimate_times,
     measure_sound,
     warn_if_slow,
@@ -125,10 +127,15 @@ class KokoroVoices:
     warm_up_text = "Hello."
 
     def __init__(
-        self, model: KokoroModel, styles: Mapping[str, NDArray[np.float32]], english: EnglishPhonemizer
+        self,
+        model: KokoroModel,
+        styles: Mapping[str, NDArray[np.float32]],
+        english: EnglishPhonemizer,
+        files: Sequence[Path] = (),
     ) -> None:
         self.voices: Voices = KokoroVoiceSet(tuple(styles))
         self._model, self._styles, self._english = model, styles, english
+        self._files = files
         self._readers = {language: VoiceReader(language) for language in _LANGUAGES.values()}
         self._phonemizers: dict[str, EspeakPhonemizer] = {}
         self._sounds: dict[str, SpeakerSound] = {}
@@ -147,13 +154,17 @@ class KokoroVoices:
         try:
             threads = min(_MAX_THREADS, available_cores())
             model = KokoroModel(model_file, english.phoneme_ids, threads, OnnxSessions(device))
-            return cls(model, read_styles(voices_file), english)
+            return cls(model, read_styles(voices_file), english, (model_file, voices_file))
         except KokoroError as error:
             raise BundleError(str(error)) from error
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A segmenter of the request's language. Raises BadRequest for a language that Kokoro lacks."""
         return self._readers[self._language(request.voice, request.delivery.language)].segmenter(request)
+
+    def identity(self) -> str:
+        """As ``ClauseVoice.identity``."""
+        return clause_identity(self._sound(self.voices.default.id), [*self._files, Path(__file__)])
 
     def close(self) -> None:
         """End the processes of espeak-ng."""
@@ -265,10 +276,10 @@ def load_kokoro(
     folder: Path,
     load_english: Callable[[], EnglishPhonemizer],
     device: OnnxDevice = CPU,
-    kept_bytes: int = 0,
+    kept_speech: KeptSpeechConfig = NOTHING_KEPT,
 ) -> ClauseBackend:
     """The backend of a Kokoro folder. Raises BundleError."""
-    return ClauseBackend(KokoroVoices.load(folder, load_english, device), workers=1, kept_bytes=kept_bytes)
+    return ClauseBackend(KokoroVoices.load(folder, load_english, device), workers=1, kept_speech=kept_speech)
 
 
 def _find_files(folder: Path) -> tuple[Path, Path]:

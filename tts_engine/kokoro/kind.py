@@ -27,7 +27,7 @@ def _load(load_english: Callable[[], EnglishPhonemizer], settings: LoadSettings)
     device = require_onnx_device(settings.device)
     from .backend import load_kokoro
 
-    load = partial(load_kokoro, settings.folder, load_english, kept_bytes=settings.kept_bytes)
+    load = partial(load_kokoro, settings.folder, load_english, kept_speech=settings.kept_speech)
     return load_on_device(load, device)
 
 

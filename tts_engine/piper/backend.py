@@ -23,6 +23,7 @@ from ...models.signal.level import limit
 from ...models.signal.room_tone import RoomTone
 from ...models.signal.speech_edges import SilenceTrimmer
 from ..backends.base import SlotRequest
+from ..backends.voice_kind import NOTHING_KEPT, KeptSpeechConfig
 from ..chunk import SAMPLE_RATE
 from ..errors import BundleError
 from ..reading.normalizer import SpokenWord
@@ -32,6 +33,7 @@ from ..voice_kit.clause_backend import (
     RenderedPiece,
     SpeakerSound,
     WordTimes,
+    clause_identity,
     estimate_times,
     measure_sound,
     warn_if_slow,
@@ -63,13 +65,14 @@ class PiperSpeaker:
 class PiperVoices:
     """The ``ClauseVoice`` of a folder of Piper voices."""
 
-    def __init__(self, loaded: Sequence[PiperVoice]) -> None:
+    def __init__(self, loaded: Sequence[PiperVoice], files: Sequence[Path] = ()) -> None:
         self._speakers = {
             name: PiperSpeaker(voice, number) for voice in loaded for name, number in _speakers(voice.config)
         }
         self.voices = Voices(
             tuple(_describe(name, speaker.voice.config) for name, speaker in self._speakers.items())
         )
+        self._files = files
         self._readers = {name: VoiceReader(self.voices.get(name).language) for name in self._speakers}
         names = {voice.config.espeak_voice for voice in loaded} - {None}
         self._phonemizers = {name: EspeakPhonemizer(name) for name in sorted(filter(None, names))}
@@ -83,7 +86,9 @@ class PiperVoices:
         """Load each voice of a folder. Raises BundleError for a file, and if espeak-ng is missing."""
         sessions = OnnxSessions(device)
         try:
-            return cls([PiperVoice.load(model, sessions) for model in _model_files(folder)])
+            models = _model_files(folder)
+            files = [*models, *(model.with_name(f"{model.name}.json") for model in models)]
+            return cls([PiperVoice.load(model, sessions) for model in models], files)
         except PiperVoiceError as error:
             raise BundleError(str(error)) from error
 
@@ -96,6 +101,11 @@ class PiperVoices:
         """A segmenter of the voice's language. Raises BadRequest for a text in another one."""
         require_language(self.voices.get(request.voice), request.delivery.language)
         return self._readers[request.voice].segmenter(request)
+
+    def identity(self) -> str:
+        """As ``ClauseVoice.identity``."""
+        sound = self._sound(self.voices.default.id)
+        return clause_identity(sound, [*self._files, Path(__file__)])
 
     def close(self) -> None:
         """End the processes of espeak-ng."""
@@ -179,9 +189,11 @@ def list_piper_voices(folder: Path) -> tuple[Voice, ...]:
     return tuple(_describe(name, config) for config in configs for name, _ in _speakers(config))
 
 
-def load_piper(folder: Path, device: OnnxDevice = CPU, kept_bytes: int = 0) -> ClauseBackend:
+def load_piper(
+    folder: Path, device: OnnxDevice = CPU, kept_speech: KeptSpeechConfig = NOTHING_KEPT
+) -> ClauseBackend:
     """The backend of a folder of Piper voices. Raises BundleError."""
-    return ClauseBackend(PiperVoices.load(folder, device), kept_bytes=kept_bytes)
+    return ClauseBackend(PiperVoices.load(folder, device), kept_speech=kept_speech)
 
 
 def _render_clause(

@@ -24,7 +24,7 @@ def _load(settings: LoadSettings) -> Backend:
     device = require_onnx_device(settings.device)
     from .backend import load_piper
 
-    return load_on_device(partial(load_piper, settings.folder, kept_bytes=settings.kept_bytes), device)
+    return load_on_device(partial(load_piper, settings.folder, kept_speech=settings.kept_speech), device)
 
 
 def _list_voices(folder: Path) -> tuple[Voice, ...]:

@@ -6,24 +6,29 @@ piece. The pieces' word times count from the segment's start; here they become t
 
 import logging
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...models.phonemes.timed_sounds import TimedSounds
+from ...models.rendering_identity import rendering_identity
 from ...models.signal.level import gain_to_level
 from ...models.signal.room_tone import RoomTone
 from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
+from ..backends.voice_kind import NOTHING_KEPT, KeptSpeechConfig
 from ..chunk import SAMPLE_RATE, Phoneme, Word
 from ..process_limits import available_cores
 from ..reading.unicode_scripts import estimate_seconds, group_written_words
 from ..segmenter import Segment, Segmenter, SpokenWord
 from ..voices.voices import Voices
-from .kept_speech import KeptLine, KeptSpeech
+from . import espeak
+from .kept_speech import KeptLine, keep_speech
+from .speech_files import Arrays, LineFormat
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +58,13 @@ def measure_sound(speech: NDArray[np.float32]) -> SpeakerSound:
     """The sound of a speaker, from speech with the silence around it: (N,) float32 at 24 kHz."""
     gain = gain_to_level(speech, SAMPLE_RATE)
     return SpeakerSound(gain, RoomTone.of_speech(speech * np.float32(gain)))
+
+
+def clause_identity(sound: SpeakerSound, files: Iterable[Path]) -> str:
+    """The ``rendering_identity`` of voices. sound: of one of them. files: their weights and their code."""
+    measured = np.array([sound.gain], np.float32) if sound.room_tone is None else sound.room_tone.period
+    code = (Path(__file__), Path(espeak.__file__))
+    return rendering_identity(measured, [*code, *files], espeak.espeak_version())
 
 
 class WordTimes:
@@ -140,6 +152,9 @@ class ClauseVoice(Protocol):
     def room_tone(self, voice: str) -> RoomTone | None:
         """The tone of a voice's pauses, after its gain; None: they are digital silence."""
 
+    def identity(self) -> str:
+        """The ``rendering_identity`` of all voices."""
+
     def close(self) -> None:
         """Free everything, processes too."""
 
@@ -175,14 +190,19 @@ class _ClauseSlot:
 class ClauseBackend:
     """``Backend`` over a ``ClauseVoice``.
 
-    workers: None for one on each core, at most two. kept_bytes: of rendered segments, as ``LoadSettings``.
+    workers: None for one on each core, at most two.
     """
 
     slots = memory_slots = _SLOTS
 
-    def __init__(self, voice: ClauseVoice, workers: int | None = None, kept_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        voice: ClauseVoice,
+        workers: int | None = None,
+        kept_speech: KeptSpeechConfig = NOTHING_KEPT,
+    ) -> None:
         self._voice = voice
-        self._kept = KeptSpeech[_KeptPiece](kept_bytes)
+        self._kept = keep_speech(kept_speech, lambda: LineFormat(voice.identity(), _encode, _decode))
         self._slots: dict[int, _ClauseSlot] = {}
         self._next_slot = 0
         self.voices, self.warm_up_text = voice.voices, voice.warm_up_text
@@ -205,7 +225,7 @@ class ClauseBackend:
     def close(self) -> None:
         """Close every slot and the voice."""
         self._slots.clear()
-        self._kept.clear()
+        self._kept.close()
         self._voice.close()
 
     def max_batch_size(self, stage: Stage) -> int:
@@ -234,7 +254,8 @@ class ClauseBackend:
             samples = np.concatenate([samples, self._pause(slot, slot.samples + len(samples))])
         slot.samples += len(samples)
         words = tuple(_moved(word, slot.segment_start_s, slot.text_start) for word in piece.rendered.words)
-        return [StepResult(samples, words, piece.last, repeated=repeated)]
+        is_from_file = repeated and slot.segment is not None and slot.segment.is_from_file
+        return [StepResult(samples, words, piece.last, repeated=repeated, from_file=is_from_file)]
 
     def _begin(self, slot: _ClauseSlot, segment: Segment) -> KeptLine[_KeptPiece]:
         moved = tuple(
@@ -262,6 +283,22 @@ class ClauseBackend:
         samples = round(slot.pause_s * SAMPLE_RATE)
         room_tone = self._voice.room_tone(slot.request.voice) if samples else None
         return np.zeros(samples, np.float32) if room_tone is None else room_tone.pause(start, samples)
+
+
+def _encode(pieces: Sequence[_KeptPiece]) -> tuple[object, Arrays]:
+    about = [(list(map(astuple, piece.rendered.words)), piece.last, piece.noise_state) for piece in pieces]
+    return about, [piece.rendered.samples for piece in pieces]
+
+
+def _decode(about: Any, arrays: Arrays) -> list[_KeptPiece]:
+    return [
+        _KeptPiece(RenderedPiece(samples, tuple(_word(*word) for word in words), last), noise_state)
+        for samples, (words, last, noise_state) in zip(arrays, about, strict=True)
+    ]
+
+
+def _word(text: str, start_s: float, stop_s: float, start: int, stop: int, phonemes: Iterable[Any]) -> Word:
+    return Word(text, start_s, stop_s, start, stop, tuple(Phoneme(*phoneme) for phoneme in phonemes))
 
 
 def _moved(word: Word, by_s: float, by_characters: int) -> Word:

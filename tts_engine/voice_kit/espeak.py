@@ -46,6 +46,15 @@ class PhonemeWord:
     joined: bool = False
 
 
+def espeak_version() -> str:
+    """What the installed program says of itself; "" if there is none."""
+    try:
+        found = subprocess.run([_PROGRAM, "--version"], capture_output=True, timeout=_START_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return found.stdout.decode("utf-8", "replace").strip()
+
+
 class EspeakPhonemizer:
     """One language's phonemes. Methods may be called from any thread, and at once.
 

@@ -7,16 +7,25 @@ it first.
     stream 1   piece 0, 1, 2 rendered
     stream 2         0, 1, 2 kept, 3 rendered
     stream 3                             0, 1, 2, 3 kept
+
+Lines can be on file as well (``SpeechFiles``): one that is not in memory is looked for there before it is
+rendered, by the thread that would render it, and one that has been rendered to its end is written by a thread
+of its own.
 """
 
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Generic, Protocol, TypeVar
+
+from ..backends.voice_kind import KeptSpeechConfig
+from .speech_files import LineFormat, SpeechFiles
 
 # What a line holds besides its pieces while it is rendered: hidden frames and contexts of the networks.
 _UNFINISHED_BYTES: Final = 256 * 1024
+_MAX_UNWRITTEN_LINES: Final = 32  # that wait for the disk; others are not written
 
 
 class _Piece(Protocol):
@@ -46,6 +55,7 @@ class KeptLine(Generic[Piece]):
         self._further: Iterator[Piece] | None = None
         self._finished = False
         self._lock = threading.Lock()
+        self.is_from_file = False  # whether its pieces were read, and not rendered by this process
 
     @property
     def nbytes(self) -> int:
@@ -60,11 +70,15 @@ class KeptLine(Generic[Piece]):
         if index < len(self._pieces):
             return self._pieces[index], True
         with self._lock:
-            if index < len(self._pieces) or self._finished:
-                return next(iter(self._pieces[index:]), None), True
-            piece = self._next_piece()
+            if not self._pieces and not self._finished:
+                self._pieces = self._keeper.read(self._key)
+                self._finished = self.is_from_file = bool(self._pieces)
+            repeated = index < len(self._pieces) or self._finished
+            piece = next(iter(self._pieces[index:]), None) if repeated else self._next_piece()
         self._keeper.measure(self._key, self)
-        return piece, False
+        if self._finished and not repeated:
+            self._keeper.write(self._key, self._pieces)
+        return piece, repeated
 
     def _next_piece(self) -> Piece | None:
         further = self._further or itertools.islice(self._render(), len(self._pieces), None)
@@ -80,10 +94,15 @@ class KeptLine(Generic[Piece]):
 
 
 class KeptSpeech(Generic[Piece]):
-    """Keeps the lines that were asked for last, ``max_bytes`` in all. May be used from several threads."""
+    """Keeps the lines that were asked for last, ``max_bytes`` in all. May be used from several threads.
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    files: where lines are kept as well; None: in memory only.
+    """
+
+    def __init__(self, max_bytes: int, files: SpeechFiles[Piece] | None = None) -> None:
+        self._max_bytes, self._files = max_bytes, files
+        self._writer = ThreadPoolExecutor(1, "vivavoce-speech-files")  # its thread starts with the first line
+        self._room = threading.Semaphore(_MAX_UNWRITTEN_LINES)
         self._lock = threading.Lock()
         self._lines: OrderedDict[Hashable, KeptLine[Piece]] = OrderedDict()
         self._sizes: dict[Hashable, int] = {}
@@ -104,8 +123,34 @@ class KeptSpeech(Generic[Piece]):
         self.measure(key, line)
         return line
 
-    def clear(self) -> None:
-        """Forget all lines, and with them the voice that rendered them."""
+    def read(self, key: Hashable | None) -> list[Piece]:
+        """The pieces of a line that is on file; none, if it is not."""
+        return self._files.read(key) if self._files is not None and key is not None else []
+
+    def write(self, key: Hashable | None, pieces: Sequence[Piece]) -> None:
+        """Have a line written that is rendered to its end, unless too many wait for that."""
+        if self._files is not None and key is not None and pieces and self._room.acquire(blocking=False):
+            self._writer.submit(self._write, self._files, key, pieces)
+
+    def _write(self, files: SpeechFiles[Piece], key: Hashable, pieces: Sequence[Piece]) -> None:
+        try:
+            files.write(key, pieces, self._keys)
+        finally:
+            self._room.release()
+
+    def _keys(self) -> list[Hashable]:
+        with self._lock:
+            return list(self._lines)
+
+    def close(self) -> None:
+        """Forget all lines, and with them the voice that rendered them, once those that wait are written."""
+        if self._files is None:
+            self._clear()
+        else:
+            self._writer.submit(self._clear)
+        self._writer.shutdown(wait=False)
+
+    def _clear(self) -> None:
         with self._lock:
             self._lines.clear()
             self._sizes.clear()
@@ -122,3 +167,10 @@ class KeptSpeech(Generic[Piece]):
             while self.used_bytes > self._max_bytes:
                 oldest, _ = self._lines.popitem(last=False)
                 self.used_bytes -= self._sizes.pop(oldest)
+
+
+def keep_speech(config: KeptSpeechConfig, line_format: Callable[[], LineFormat[Piece]]) -> KeptSpeech[Piece]:
+    """Keep what a config says. line_format: made only if there are files."""
+    if not config.max_bytes or config.folder is None:
+        return KeptSpeech(config.max_bytes)
+    return KeptSpeech(config.max_bytes, SpeechFiles(config.folder, config.max_file_bytes, line_format()))

@@ -3,8 +3,9 @@
 import asyncio
 import itertools
 import unicodedata
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,17 @@ from benches.voices.packaged_voice import (
     read_questions,
 )
 from shared.audio.speech_level import active_speech_level
+from shared.engine.kept_noise import wait_until_written
 from shared.unreadable_texts import UNREADABLE_TEXTS
+from vivavoce.models.hibari.voice import HibariVoice
 from vivavoce.models.phonemes.english_ipa import SpelledWord
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn
+from vivavoce.tts_engine.backends.voice_kind import KeptSpeechConfig
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Word
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import BadRequest, UnreadableText
 from vivavoce.tts_engine.hibari.backend import HibariBackend
-from vivavoce.tts_engine.hibari.lines import STEP_FRAMES
+from vivavoce.tts_engine.hibari.lines import STEP_FRAMES, LinePiece, LineRequest, render_line
 from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
 from vivavoce.tts_engine.reading.languages.default import DEFAULT_VOICE_SCRIPTS
 from vivavoce.tts_engine.reading.languages.en.rules import normalize
@@ -103,7 +107,7 @@ def test_any_split_of_the_text_and_other_streams_give_the_same_chunks(backend: H
 
 
 def test_speech_that_is_kept_is_the_same_as_rendered(backend: HibariBackend) -> None:
-    keeping = HibariBackend(backend._voices, kept_bytes=10_000_000)
+    keeping = HibariBackend(backend._voices, kept_speech=KeptSpeechConfig(10_000_000))
     texts = (TEXT, f"Hello there. {TEXT}")
 
     async def test() -> None:
@@ -118,6 +122,41 @@ def test_speech_that_is_kept_is_the_same_as_rendered(backend: HibariBackend) -> 
             (repeated,) = engine.metrics.repeated_audio_seconds.collect()
             spoken_s = sum(chunk.seconds for chunks in rendered for chunk in chunks)
             assert repeated.samples[0].value > 0.9 * spoken_s
+
+    run(test())
+
+
+def files_in(folder: Path) -> int:
+    return len(list(folder.rglob("*.speech")))
+
+
+def test_speech_that_is_on_file_is_the_same_after_a_restart_and_not_rendered(
+    backend: HibariBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = KeptSpeechConfig(10_000_000, tmp_path)
+    rendered: list[LineRequest] = []
+
+    def render(voice: HibariVoice, request: LineRequest) -> Iterator[LinePiece]:
+        rendered.append(request)
+        return render_line(voice, request)
+
+    monkeypatch.setattr("vivavoce.tts_engine.hibari.backend.render_line", render)
+
+    async def speak_all(voices: Sequence[HibariVoice]) -> list[list[object]]:
+        async with engine_of(HibariBackend(voices, config)) as engine:
+            hows = ({"seed": 7}, {"seed": 8, "speed": 1.2}, {"delivery": Delivery(listener_rate=8_000)})
+            spoken = [sound(await speak(engine, TEXT, **how)) for how in hows]
+            (filed,) = engine.metrics.filed_audio_seconds.collect()
+            (audio,) = engine.metrics.audio_seconds.collect()
+            assert filed.samples[0].value == (0 if rendered else audio.samples[0].value)
+        wait_until_written()
+        return spoken
+
+    async def test() -> None:
+        before = await speak_all(backend._voices)
+        assert len(rendered) > 9 and files_in(tmp_path) == len(rendered)
+        rendered.clear()
+        assert await speak_all(HibariVoice.load()) == before and not rendered
 
     run(test())
 

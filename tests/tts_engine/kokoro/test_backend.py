@@ -12,10 +12,12 @@ import pytest
 from shared.audio.sounds_in_place import TEXT as TEXT_WITH_HISSES
 from shared.audio.sounds_in_place import check_sounds_in_place, words_of
 from shared.engine.engine_streams import pcm, speak
+from shared.engine.kept_noise import wait_until_written
 from shared.voices.installed_voices import kokoro_folder
 from shared.voices.tiny_kokoro import write_tiny_kokoro
 from shared.voices.voice_registry_setup import SPEAKER
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
+from vivavoce.tts_engine.backends.voice_kind import KeptSpeechConfig
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, UnknownVoice, UnreadableText
@@ -46,6 +48,28 @@ def test_words_have_times_and_any_split_gives_the_same_chunks(tmp_path: Path) ->
             assert words[-1].stop_s <= chunks[-1].samples[1] / SAMPLE_RATE
 
     asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_speech_on_file_is_that_of_the_same_weights(tmp_path: Path) -> None:
+    config = KeptSpeechConfig(10_000_000, tmp_path / "kept")
+
+    async def spoken(bundle: Path) -> tuple[list[object], float]:
+        """The chunks, and the part of their seconds that was read from files."""
+        async with await Engine.open(str(bundle), kept_speech=config, warm_up=False) as engine:
+            chunks = await speak(engine, TEXT)
+            (filed,) = engine.metrics.filed_audio_seconds.collect()
+            part = filed.samples[0].value / engine.metrics.rendered_s
+        wait_until_written()
+        return [(chunk.pcm, chunk.words) for chunk in chunks], part
+
+    async def test() -> None:
+        bundle = write_tiny_kokoro(tmp_path / "one", ("af_one", "am_two"))
+        first, filed = await spoken(bundle)
+        assert filed == 0 and await spoken(bundle) == (first, pytest.approx(1))
+        other = write_tiny_kokoro(tmp_path / "other", ("af_one", "am_two", "jm_three"))
+        assert (await spoken(other))[1] == 0
+
+    asyncio.run(asyncio.wait_for(test(), 120))
 
 
 def test_a_mixture_of_voices_speaks_and_is_found_by_name(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """The backend of voices that render clause by clause: the pauses between the clauses, and what is kept."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from shared.engine.kept_noise import wait_until_written
 from vivavoce.models.signal.room_tone import RoomTone
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult
-from vivavoce.tts_engine.chunk import SAMPLE_RATE, Word
+from vivavoce.tts_engine.backends.voice_kind import KeptSpeechConfig
+from vivavoce.tts_engine.chunk import SAMPLE_RATE, Phoneme, Word
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, Segmenter, SpokenWord
 from vivavoce.tts_engine.voice_kit.clause_backend import ClauseBackend, RenderedPiece
 from vivavoce.tts_engine.voices.voices import Voice, Voices
@@ -38,6 +41,9 @@ class ToneVoice:
 
     def room_tone(self, voice: str) -> RoomTone | None:
         return self._room_tone
+
+    def identity(self) -> str:
+        return "a tone"
 
     def close(self) -> None:
         pass
@@ -87,7 +93,8 @@ class NoisyVoice(ToneVoice):
         self.renderings += 1
         word = segment.words[0]
         first = noise.normal(0, 0.1, 1_000).astype(np.float32)
-        yield RenderedPiece(first, (Word("", 0.0, 0.02, word.start, word.stop),), last=False)
+        sounds = (Phoneme("w", 0.0, 0.01), Phoneme("ʌ", 0.01, 0.02))
+        yield RenderedPiece(first, (Word("", 0.0, 0.02, word.start, word.stop, sounds),), last=False)
         yield RenderedPiece(noise.normal(0, 0.1, 1_400).astype(np.float32), (), last=True)
 
 
@@ -115,7 +122,7 @@ def at(start: int, *texts: str) -> list[Segment]:
 
 def test_a_clause_that_is_said_again_is_not_rendered_again_and_sounds_the_same() -> None:
     voice = NoisyVoice()
-    backend = ClauseBackend(voice, kept_bytes=10_000_000)
+    backend = ClauseBackend(voice, kept_speech=KeptSpeechConfig(10_000_000))
     first = said(backend, at(0, "one", "two", "one"), seed=0)
     assert voice.renderings == 3 and not any(result.repeated for result in first)
     again = said(backend, at(7, "one", "two", "four"), seed=0)
@@ -127,9 +134,23 @@ def test_a_clause_that_is_said_again_is_not_rendered_again_and_sounds_the_same()
         assert result.words == expected.words
 
 
+def test_a_clause_is_on_file_after_a_restart_and_sounds_the_same(tmp_path: Path) -> None:
+    config = KeptSpeechConfig(10_000_000, tmp_path)
+    first = said(backend := ClauseBackend(NoisyVoice(), kept_speech=config), at(0, "one", "two"), seed=0)
+    backend.close()
+    wait_until_written()
+    again = said(ClauseBackend(voice := NoisyVoice(), kept_speech=config), at(0, "one", "two"), seed=0)
+    assert voice.renderings == 0 and all(result.repeated and result.from_file for result in again)
+    for result, expected in zip(again, first, strict=True):
+        np.testing.assert_array_equal(result.samples, expected.samples)
+        assert result.words == expected.words
+    said(ClauseBackend(voice, kept_speech=config), at(0, "one"), seed=1, keeps_speech=False)
+    assert voice.renderings == 1
+
+
 def test_another_seed_voice_or_a_stream_that_is_not_kept_is_rendered() -> None:
     voice = NoisyVoice()
-    backend = ClauseBackend(voice, kept_bytes=10_000_000)
+    backend = ClauseBackend(voice, kept_speech=KeptSpeechConfig(10_000_000))
     for request in ({"seed": 0}, {"seed": 1}, {"seed": 0, "keeps_speech": False}):
         assert not any(result.repeated for result in said(backend, at(0, "one"), **request))
     assert voice.renderings == 3
