@@ -13,7 +13,7 @@ from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
 from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.adapters.audiosocket.protocol import SAMPLE_RATE_OF_KIND
 from vivavoce.adapters.speech_network import SpeechNetworkState, load_speech_network
-from vivavoce.adapters.voice_activity import VoiceActivityChange, VoiceActivityDetector, _Windows
+from vivavoce.adapters.voice_activity import VoiceActivityChange, VoiceActivityDetector, _slowed, _Windows
 from vivavoce.tts_engine.engine import Engine
 
 RATE = 24_000
@@ -88,6 +88,17 @@ def test_a_caller_is_noticed_at_once_after_any_silence(speech: bytes, start_ms: 
     assert loud[0] / 8_000 < begun.at_s - start_ms / 1_000 < loud[0] / 8_000 + 0.1
 
 
+@pytest.mark.parametrize("start_ms", [0, 8, 16, 24])
+def test_a_high_voice_is_noticed_in_time(speech: bytes, start_ms: int) -> None:
+    # Played 1.4 times as fast; the network alone notices it after 0.22 s.
+    samples = np.frombuffer(speech, "<i2")
+    high = np.interp(np.arange(0, len(samples) - 1, 1.4), np.arange(len(samples)), samples).astype("<i2")
+    telephone = ulaw_decode(ulaw_encode(at_rate(high.tobytes(), 8_000)))
+    loud = np.flatnonzero(np.abs(np.frombuffer(telephone, "<i2")) > 1_000)
+    begun = changes(bytes(16 * start_ms) + telephone, 8_000)[0]
+    assert 0 < begun.at_s - start_ms / 1_000 - loud[0] / 8_000 < 0.15
+
+
 def test_a_pause_of_the_caller_does_not_change_what_is_heard_after_it(speech: bytes) -> None:
     first, second = [change.at_s for change in changes(at_rate(speech, 8_000) * 2, 8_000) if change.speaking]
     assert second - first == pytest.approx(len(speech) / 2 / RATE, abs=0.02)
@@ -118,6 +129,16 @@ def test_the_tones_of_a_telephone_are_not_speech(
     assert changes(tones(*frequencies, seconds=seconds, pause_s=pause_s), 8_000) == []
 
 
+@pytest.mark.parametrize("root_hz", [110, 165, 220, 330])
+def test_chords_are_not_speech(root_hz: int) -> None:
+    time_s = np.arange(8_000) / 8_000
+    notes = [root_hz * ratio * harmonic for ratio in (1, 5 / 4, 3 / 2) for harmonic in range(1, 7)]
+    chord = sum(np.sin(2 * np.pi * note * time_s) * root_hz / note for note in notes if note < 3_400)
+    chord = 0.1 * chord * np.minimum(1, time_s / 0.01) * np.exp(-3 * time_s)
+    samples = np.concatenate([np.zeros(4_000), chord] * 8)
+    assert changes(ulaw_decode(ulaw_encode((samples * 32767).astype("<i2").tobytes())), 8_000) == []
+
+
 def test_clicks_are_not_speech() -> None:
     numbers = np.random.default_rng(1)
     samples = np.zeros(20 * 8_000)
@@ -129,18 +150,23 @@ def test_clicks_are_not_speech() -> None:
     assert changes((samples.clip(-1, 1) * 32767).astype("<i2").tobytes(), 8_000) == []
 
 
-def test_each_memory_hears_every_second_window(speech: bytes) -> None:
+def test_each_memory_hears_every_second_window_and_the_second_one_slower(speech: bytes) -> None:
     samples = (np.frombuffer(at_rate(speech, 16_000)[64_000:96_000], "<i2") / 32_768).astype(np.float32)
     probabilities = list(_Windows(np.zeros(512, np.float32))._probabilities(samples))
     network, line = load_speech_network(), np.concatenate([np.zeros(832, np.float32), samples])
-    for first in (0, 1):
+    for first, heard in ((0, _slowed), (1, np.asarray)):
         state = SpeechNetworkState.empty()
         alone = [
-            network.step(line[start : start + 576], state)
+            network.step(heard(line[start : start + 576]), state)
             for start in range(256 * first, len(line) - 575, 512)
         ]
         assert max(alone) > 0.9
         assert probabilities[first::2] == alone[1:]  # the first ones are of the history
+
+
+def test_a_slowed_window_ends_with_the_sound_and_is_a_sixth_deeper() -> None:
+    tone, deeper = (np.sin(2 * np.pi * hz * np.arange(-575, 1) / 16_000 + 1) for hz in (360, 300))
+    assert _slowed(tone.astype(np.float32)) == pytest.approx(deeper, abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,11 @@ def bench_packet_phase(utterances: int, as_json: bool) -> None:
 @bench_group.command("echo")
 @click.option("--sentences", type=click.IntRange(1), default=100, show_default=True, help="Played.")
 @click.option(
-    "--set", "sentence_set", type=click.Choice(["first", "second"]), default="first", show_default=True
+    "--set",
+    "sentence_set",
+    type=click.Choice(["first", "second", "third"]),
+    default="first",
+    show_default=True,
 )
 @AS_JSON
 def bench_echo(sentences: int, sentence_set: str, as_json: bool) -> None:

@@ -89,10 +89,42 @@ SECOND_CALLER_SENTENCES: Final = (
     "Every time I call, it is the same.",
     "Hang on, please.",
 )
+# A third set, which is for a last check and not to choose settings by.
+THIRD_OWN_SENTENCES: Final = (
+    "You have reached the garage, what is wrong with your car?",
+    "The balance of your account is two hundred and twelve euros.",
+    "Press one if you would like to hear this again.",
+    "Unfortunately the shop is closed on Sundays.",
+    "I have noted that the heating in the kitchen does not work.",
+    "Which of the two dates suits you better?",
+    "Your prescription is ready, you can collect it from nine o'clock.",
+    "May I have your date of birth, please?",
+    "We will send you a message as soon as the driver is near you.",
+    "That was my last question, goodbye and take care.",
+)
+THIRD_CALLER_SENTENCES: Final = (
+    "Please say that again.",
+    "But I have already sent the form.",
+    "Do you have anything earlier?",
+    "Go back to the first one.",
+    "Until when are you open?",
+    "There must be a mistake.",
+    "Really, is that all?",
+    "Verify the number first.",
+    "Keep it short, I am driving.",
+    "Under no circumstances.",
+    "Jump to the end.",
+    "Nobody called me back.",
+    "Is there a cheaper one?",
+    "Twenty past six would be fine.",
+    "Once more, but slowly.",
+    "Hm, what was the question?",
+)
 # By name: what the call says, and what callers say.
 SENTENCE_SETS: Final = {
     "first": (OWN_SENTENCES, CALLER_SENTENCES),
     "second": (SECOND_OWN_SENTENCES, SECOND_CALLER_SENTENCES),
+    "third": (THIRD_OWN_SENTENCES, THIRD_CALLER_SENTENCES),
 }
 
 Samples = NDArray[np.float64]
