@@ -2,8 +2,8 @@
 
 Silero's network classifies windows of 32 ms, one every 16 ms. Its windows must not overlap, so that two
 memories of it take turns. The network doubts high voices, so the second memory hears the sound slower, as
-from a tape at the wrong speed, and thereby deeper. High voices are known to the second one, deep ones to the
-first. What counts is the mean of both, so a tone or music that one of them takes for speech is still doubted.
+from a tape at the wrong speed, and thereby deeper. What counts is the mean of both: a tone or music that only
+one of them takes for speech is no speech.
 
 The network is slow to call speech the first thing that it ever hears: it must know the silence before. So
 silence, below -50 dBFS, is not classified, but its last 256 ms are kept, and given to the network when sound
