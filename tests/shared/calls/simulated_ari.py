@@ -35,8 +35,10 @@ class AriTestChannel:
     is_in_application: bool = False
     args: list[str] = field(default_factory=list)  # of the application, when it answers
     variables: dict[str, str] = field(default_factory=dict)  # of the request to call it
-    # What its telephone does when it is told to call somebody else (REFER): refuse, or go there.
-    refers: Literal["refuses", "hangs up", "holds"] = "refuses"
+    # What its telephone does when it is told to call somebody else (REFER): refuse (603), try it until
+    # ``end_transfer`` (202), or go there.
+    refers: Literal["refuses", "tries", "hangs up", "holds"] = "refuses"
+    transfer_over: asyncio.Event | None = None  # of a transfer that is being tried: its next command waits
 
 
 @dataclass(slots=True)
@@ -114,6 +116,11 @@ class SimulatedAri:
         await self._remove(channel)
         return other
 
+    def end_transfer(self, channel: AriTestChannel) -> None:
+        """The one whom a caller's telephone calls is busy (NOTIFY with 486)."""
+        assert channel.transfer_over is not None
+        channel.transfer_over.set()
+
     async def forward_to_endpoint(self, channel: AriTestChannel, channel_id: str) -> AriTestChannel:
         """The one who is called forwards the call (302) to an endpoint, which Asterisk calls itself."""
         state = {"id": channel_id, "name": "PJSIP/carol-1"}
@@ -187,6 +194,9 @@ class SimulatedAri:
             case "POST", ["bridges", bridge_id, "addChannel"] if bridge_id in self.bridges:
                 self.on_bridged()
                 added = query["channel"].split(",")
+                for member in [self.channels[one] for one in added if one in self.channels]:
+                    if member.transfer_over is not None:
+                        await member.transfer_over.wait()
                 if not all(channel in self.channels for channel in added):
                     return JSONResponse({"message": "Channel not found"}, 404)
                 self.bridges[bridge_id] += added
@@ -291,6 +301,8 @@ class SimulatedAri:
                 channel.is_answered = True
             case "DELETE", []:
                 await self._remove(channel)
+            case "POST", ["redirect"] if channel.refers == "tries":
+                channel.transfer_over = asyncio.Event()
             case "POST", ["redirect"] if channel.refers == "hangs up":
                 await self._remove(channel)
             case "POST", ["redirect"] if channel.refers == "holds":
@@ -306,6 +318,8 @@ class SimulatedAri:
 
     async def _remove(self, channel: AriTestChannel, cause: int = 16) -> None:
         self.channels.pop(channel.id, None)
+        if channel.transfer_over is not None:
+            channel.transfer_over.set()
         if channel.is_in_application:
             await self.emit("StasisEnd", channel)
         await self.emit("ChannelDestroyed", channel, cause=cause)

@@ -68,6 +68,22 @@ def test_a_refused_transfer_leaves_the_caller_with_the_agent_or_in_the_dial_plan
     run(scenario())
 
 
+def test_a_transfer_that_rings_in_vain_waits_until_it_is_over_and_the_caller_is_back() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            ari, channel = running.ari, await running.ari.ring("1700.1")
+            channel.refers = "tries"
+            await running.call_up(channel)
+            (bridge,) = ari.bridges
+            asking = asyncio.create_task(client.post("/1700.1/transfer", json={"to": ADDRESS}))
+            await running.until(lambda: len(ari.did("POST", f"bridges/{bridge}/addChannel")) == 2)
+            assert channel.id not in ari.bridges[bridge] and not asking.done()
+            ari.end_transfer(channel)
+            assert ((await asking).status_code, channel.id in ari.bridges[bridge]) == (409, True)
+
+    run(scenario())
+
+
 def test_a_telephone_that_holds_after_its_transfer_has_gone_there() -> None:
     async def scenario() -> None:
         async with ari_server() as running, running.server.http() as client:
