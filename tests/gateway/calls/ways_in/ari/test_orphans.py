@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from shared.calls.ari_server import AriServer
+from shared.calls.ari_server import AriServer, ari_server
 from shared.calls.call_server import call_server
 from shared.calls.simulated_ari import APP, PASSWORD, USER, AriTestChannel, SimulatedAri, simulated_ari
 from vivavoce.gateway.calls.ways_in.ari import gateway_identity
@@ -71,6 +71,29 @@ def test_what_a_dead_gateway_left_is_found_and_what_a_living_one_has_is_not(
             assert orphans.media == [dead] and orphans.bridges == [dead]
             assert [one.id for one in orphans.pairs] == [pair]
             assert ari.variables["VIVAVOCE_ALIVE_dead"] == ""
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_a_caller_whose_transfer_is_under_way_is_left_alone_by_a_second_gateway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gateway_identity, "WATCH_S", 0.3)
+    monkeypatch.setattr(gateway_identity, "_COUNT_EVERY_S", 0.01)
+
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            ari, channel = running.ari, await running.ari.ring()
+            channel.refers = "tries"
+            await running.call_up(channel)
+            transfer = f"/{channel.id}/transfer"
+            asking = asyncio.create_task(client.post(transfer, json={"to": "sip:bob@example.org"}))
+            await running.until(lambda: bool(ari.did("POST", f"channels/{channel.id}/redirect")))
+            assert not any(channel.id in members for members in ari.bridges.values())
+            orphans, _ = await found(ari)
+            assert orphans == Orphans(callers=[], media=[], bridges=[], pairs=[])
+            ari.end_transfer(channel)
+            assert (await asking).status_code == 409
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
 
