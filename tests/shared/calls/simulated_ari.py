@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
@@ -55,6 +56,10 @@ class SimulatedAri:
     variables: dict[str, str] = field(default_factory=dict)  # global ones
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     sockets: set[WebSocket] = field(default_factory=set)
+    is_booting: bool = False  # every request is answered with 503
+    refused_while_booting: int = 0
+    server: uvicorn.Server | None = None
+    serving: asyncio.Task[None] | None = None
 
     async def emit(self, kind: str, channel: AriTestChannel, **fields: Any) -> None:
         channel.is_in_application |= kind == "StasisStart"
@@ -149,6 +154,29 @@ class SimulatedAri:
     def media(self) -> list[AriTestChannel]:
         return [channel for channel in self.channels.values() if channel.media is not None]
 
+    async def start(self) -> None:
+        """Listen on a free port of loopback, or again on that of before."""
+        app = FastAPI()
+        app.add_api_route("/ari/{path:path}", self.answer_request, methods=["GET", "POST", "DELETE"])
+        app.add_api_websocket_route("/ari/events", self.serve_events)
+        app.add_api_websocket_route("/media/{connection_id}", self.serve_media)
+        sock = socket.create_server(("127.0.0.1", urlsplit(self.url).port or 0))
+        self.url = f"http://127.0.0.1:{sock.getsockname()[1]}/ari"
+        self.server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="websockets-sansio"))
+        self.serving = asyncio.create_task(self.server.serve(sockets=[sock]))
+
+    async def stop(self) -> None:
+        """Listen no longer."""
+        assert self.server is not None and self.serving is not None
+        self.server.should_exit = True
+        await self.serving
+
+    async def kill(self) -> None:
+        """End with all calls, of which nobody is told."""
+        self.sockets.clear()
+        await self.close()
+        await self.stop()
+
     async def close(self) -> None:
         for channel in tuple(self.channels.values()):
             await self._remove(channel)
@@ -164,6 +192,8 @@ class SimulatedAri:
         self.requests.append((request.method, path, query))
         if request.headers.get("authorization") != _AUTHORIZATION:
             return JSONResponse({"message": "Authentication required"}, 401)
+        if self.is_booting:
+            return self._refuse_while_booting()
         if path.rpartition("/")[2] in self.refused:
             return JSONResponse({"message": "Allocation failed"}, 500)
         match request.method, path.split("/"):
@@ -208,6 +238,10 @@ class SimulatedAri:
                 del self.bridges[bridge_id]
                 return Response(status_code=204)
         return JSONResponse({"message": "not found"}, 404)
+
+    def _refuse_while_booting(self) -> Response:
+        self.refused_while_booting += 1
+        return Response("Service Unavailable", 503)
 
     def _originate(self, query: dict[str, str], variables: dict[str, str]) -> Response:
         state = {
@@ -330,6 +364,9 @@ class SimulatedAri:
         if websocket.headers.get("authorization") != _AUTHORIZATION or websocket.query_params["app"] != APP:
             await websocket.close()
             return
+        if self.is_booting:
+            await websocket.send_denial_response(self._refuse_while_booting())
+            return
         await websocket.accept()
         self.sockets.add(websocket)
         try:
@@ -342,17 +379,10 @@ class SimulatedAri:
 @asynccontextmanager
 async def simulated_ari(modules: Iterable[str] = ()) -> AsyncIterator[SimulatedAri]:
     """Serve on a free port of loopback; modules: of media that run, besides RTP's."""
-    ari, app = SimulatedAri(modules=set(modules)), FastAPI()
-    app.add_api_route("/ari/{path:path}", ari.answer_request, methods=["GET", "POST", "DELETE"])
-    app.add_api_websocket_route("/ari/events", ari.serve_events)
-    app.add_api_websocket_route("/media/{connection_id}", ari.serve_media)
-    sock = socket.create_server(("127.0.0.1", 0))
-    ari.url = f"http://127.0.0.1:{sock.getsockname()[1]}/ari"
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="websockets-sansio"))
-    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    ari = SimulatedAri(modules=set(modules))
+    await ari.start()
     try:
         yield ari
     finally:
         await ari.close()
-        server.should_exit = True
-        await serving
+        await ari.stop()

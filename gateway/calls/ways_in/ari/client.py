@@ -3,6 +3,7 @@
 Source: rest-api/api-docs of Asterisk 23 (channels.json, bridges.json, events.json).
 """
 
+import errno
 import json
 import logging
 from base64 import b64encode
@@ -41,6 +42,7 @@ _REQUEST_TIMEOUT_S: Final = 5.0  # Asterisk answers within milliseconds
 _KEY_MS: Final = 100  # of a key's tone, and between two
 KEY_S: Final = 2 * _KEY_MS / 1000
 _MAX_EVENT_BYTES: Final = 1 << 20
+_REFUSED: Final = f"[Errno {errno.ECONNREFUSED}]"  # asyncio joins the errors of several addresses
 _MEDIA_CONNECTION: Final = "MEDIA_WEBSOCKET_CONNECTION_ID"  # variable of a channel of chan_websocket
 
 AnyModel = TypeVar("AnyModel")
@@ -109,9 +111,9 @@ class AriClient:
                         yield event
         except InvalidHandshake as error:
             raise AriFailed(f"Asterisk refused the connection for events: {error}") from None
-        except ConnectionRefusedError as error:
-            raise AriUnreachable(f"Asterisk does not run: {error}") from None
         except (OSError, TimeoutError, WebSocketException) as error:
+            if _REFUSED in str(error):  # also by one of several addresses, as those of localhost
+                raise AriUnreachable(f"Asterisk does not run: {error}") from None
             raise AriFailed(f"the connection for events failed: {error}") from None
 
     async def is_module_running(self, module: str) -> bool:

@@ -154,7 +154,7 @@ class AriController:
                 problem = "the other gateway is gone"
             except AriFailed as error:
                 problem = str(error)
-                if isinstance(error, AriUnreachable) and failures == _GONE_AFTER:
+                if isinstance(error, AriUnreachable) and failures >= _GONE_AFTER:
                     self._end_calls("Asterisk does not run")
             retry_s = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
             log = logger.warning if failures < len(_RETRY_S) or failures % _LOG_EVERY == 0 else logger.debug
