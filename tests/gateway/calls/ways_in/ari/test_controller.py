@@ -205,6 +205,7 @@ def test_an_attended_transfer_announces_the_caller_and_joins_both(way: str) -> N
     ("cause", "answers", "reason"),
     [
         (17, False, "PJSIP/200 is busy; the caller is still on the call"),
+        (3, False, "PJSIP/200 cannot be reached; the caller is still on the call"),
         (16, False, "PJSIP/200 does not answer; the caller is still on the call"),
         (16, True, "PJSIP/200 hung up before the callers were joined; the caller is still on the call"),
     ],

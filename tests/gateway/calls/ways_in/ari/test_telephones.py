@@ -130,16 +130,28 @@ def test_keys_go_to_the_far_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "sip", "state"), [(17, 486, "busy"), (21, 603, "declined"), (19, 480, "no_answer")]
+    ("progress", "cause", "sip", "state"),
+    [
+        ("RINGING", 17, 486, "busy"),
+        ("RINGING", 21, 603, "declined"),
+        ("RINGING", 19, 480, "no_answer"),
+        ("PROGRESS", 3, 404, "unreachable"),
+        ("", 3, 404, "unreachable"),
+        ("", 16, None, "unreachable"),
+    ],
 )
-def test_an_outgoing_call_that_is_not_answered_says_why(cause: int, sip: int, state: str) -> None:
+def test_an_outgoing_call_that_is_not_answered_says_why(
+    progress: str, cause: int, sip: int | None, state: str
+) -> None:
     async def scenario() -> None:
         async with ari_server() as running, running.server.http() as client:
             channel = await originated(running, client)
             async with running.server.socket(channel.id) as socket:
                 assert (await until(socket, "call_state"))[-1]["state"] == "placed"
-                await running.ari.emit("Dial", channel, dialstatus="RINGING")
-                assert (await until(socket, "call_state"))[-1]["state"] == "ringing"
+                if progress:
+                    await running.ari.emit("Dial", channel, dialstatus=progress)
+                    reached = (await until(socket, "call_state"))[-1]["state"]
+                    assert reached == {"RINGING": "ringing", "PROGRESS": "early_media"}[progress]
                 await running.ari.caller_hangs_up(channel, cause)
                 assert (await until(socket, "call_state"))[-1] == {
                     "type": "call_state", "state": state, "sip": sip
