@@ -57,7 +57,7 @@ class SimulatedAri:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     sockets: set[WebSocket] = field(default_factory=set)
     is_booting: bool = False  # every request is answered with 503
-    refused_while_booting: int = 0
+    refused_connections: int = 0  # for events, while it boots
     server: uvicorn.Server | None = None
     serving: asyncio.Task[None] | None = None
 
@@ -193,7 +193,7 @@ class SimulatedAri:
         if request.headers.get("authorization") != _AUTHORIZATION:
             return JSONResponse({"message": "Authentication required"}, 401)
         if self.is_booting:
-            return self._refuse_while_booting()
+            return Response("Service Unavailable", 503)
         if path.rpartition("/")[2] in self.refused:
             return JSONResponse({"message": "Allocation failed"}, 500)
         match request.method, path.split("/"):
@@ -238,10 +238,6 @@ class SimulatedAri:
                 del self.bridges[bridge_id]
                 return Response(status_code=204)
         return JSONResponse({"message": "not found"}, 404)
-
-    def _refuse_while_booting(self) -> Response:
-        self.refused_while_booting += 1
-        return Response("Service Unavailable", 503)
 
     def _originate(self, query: dict[str, str], variables: dict[str, str]) -> Response:
         state = {
@@ -365,7 +361,8 @@ class SimulatedAri:
             await websocket.close()
             return
         if self.is_booting:
-            await websocket.send_denial_response(self._refuse_while_booting())
+            self.refused_connections += 1
+            await websocket.send_denial_response(Response("Service Unavailable", 503))
             return
         await websocket.accept()
         self.sockets.add(websocket)

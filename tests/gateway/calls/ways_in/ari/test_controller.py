@@ -14,6 +14,7 @@ import pytest
 from shared.calls.ari_server import WAYS, AriServer, ari_server
 from shared.calls.call_server import call_server, run, send_utterance, until, words
 from shared.calls.simulated_ari import APP, PASSWORD, AriTestChannel, simulated_ari
+from shared.calls.simulated_media import RtpMedia
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.call_options import Caller
 from vivavoce.gateway.calls.transfers import AttendedTransfer, TransferFailed
@@ -394,7 +395,7 @@ async def boot(running: AriServer) -> None:
     (socket_,) = ari.sockets
     ari.sockets.clear()
     await socket_.close()
-    await running.until(lambda: ari.refused_while_booting == 3)
+    await running.until(lambda: ari.refused_connections == 3)
 
 
 def test_a_call_ends_when_asterisk_is_killed_after_other_failures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -511,6 +512,24 @@ def test_line_ends_and_functions_of_the_dial_plan_never_reach_asterisk(changed: 
 def test_the_name_of_a_caller_is_shown_without_what_asterisk_would_interpret() -> None:
     caller = Caller(number="+1555\r\n0100", name='Ann "${SHELL(id)}"\r\n<x>')
     assert caller_id_of(caller) == '"Ann {SHELL(id)}x" <+15550100>'
+
+
+def test_a_caller_whose_telephone_suppresses_silence_is_not_taken_for_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vivavoce.gateway.calls.ways_in.rtp.way_in._SILENT_S", 0.3)
+
+    async def scenario() -> None:
+        async with ari_server() as running:
+            await running.call_up(channel := await running.ari.ring())
+            (media,) = running.ari.media
+            assert isinstance(media.media, RtpMedia)
+            media.media.phone.speak(bytes(1_600))  # 0.1 s, and then nothing
+            async with running.server.socket(channel.id) as socket_:
+                await send_utterance(socket_, "One two three four five.")  # 1 s
+                assert len(words(await until(socket_, "speech_finished"))) == 5
+
+    run(scenario())
 
 
 def test_shutdown_leaves_the_callers_to_the_dial_plan() -> None:
