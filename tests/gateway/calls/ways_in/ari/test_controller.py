@@ -11,12 +11,14 @@ import httpx
 import numpy as np
 import pytest
 
+from shared.audio.tones import pitch_of, tone
 from shared.calls.ari_server import WAYS, AriServer, ari_server
 from shared.calls.call_server import call_server, run, send_utterance, until, words
 from shared.calls.simulated_ari import APP, PASSWORD, AriTestChannel, simulated_ari
-from shared.calls.simulated_media import RtpMedia
+from shared.calls.simulated_media import AudioSocketMedia, RtpMedia
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.call_options import Caller
+from vivavoce.gateway.calls.events import CallerAudio
 from vivavoce.gateway.calls.transfers import AttendedTransfer, TransferFailed
 from vivavoce.gateway.calls.ways_in.ari.client import (
     AriAccess,
@@ -351,6 +353,67 @@ def test_a_call_that_asterisk_does_not_connect_is_left_to_the_dial_plan(
         run(scenario())
 
 
+def test_a_caller_who_is_gone_before_the_call_is_up_is_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with ari_server() as running:
+            ari = running.ari
+            unknown = AriTestChannel("1700.1", "PJSIP/alice-1", {"id": "1700.1", "name": "PJSIP/alice-1"})
+            await ari.emit("StasisStart", unknown, args=[])  # it is gone when the gateway answers
+            await running.until(lambda: "channel PJSIP/alice-1 could not be connected" in caplog.text)
+            ari.media_enters = False
+            channel = await ari.ring("1700.2")
+            await running.until(lambda: bool(ari.media))
+            await ari.caller_hangs_up(channel)
+            await running.until(lambda: f"channel {channel.name} could not be connected" in caplog.text)
+            await running.all_over()
+
+    with caplog.at_level(logging.INFO):
+        run(scenario())
+    levels = [record.levelno for record in caplog.records if "could not be connected" in record.getMessage()]
+    assert levels == [logging.INFO, logging.INFO]
+
+
+def test_no_request_to_asterisk_is_logged_with_a_number(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            wanted = {"over": "ari", "endpoint": "PJSIP/0301234", "caller_id": "Bank <0305678>"}
+            assert (await client.post("", json=wanted)).status_code == 202
+
+    with caplog.at_level(logging.INFO):
+        run(scenario())
+    assert [record for record in caplog.records if record.name.startswith("http")] == []
+    assert "0305678" not in caplog.text
+
+
+def test_a_wideband_call_over_audiosocket_is_wideband_both_ways() -> None:
+    async def scenario() -> None:
+        async with ari_server({"chan_audiosocket.so"}, ari_codec="slin16") as running:
+            channel = await running.ari.ring()
+            await running.call_up(channel)
+            (media,) = running.ari.media
+            assert isinstance(media.media, AudioSocketMedia)
+            phone, call = media.media.phone, running.server.gateway.calls.registry.get(channel.id).call
+            heard: list[CallerAudio] = []
+            call.events.add_listener(
+                lambda event: heard.append(event) if isinstance(event, CallerAudio) else None,
+                wants_audio=True,
+            )
+            phone.send_audio(16_000, tone(5_000, 16_000, 0, 3_200))
+            await running.until(lambda: sum(len(event.pcm) for event in heard) >= 3_200)
+            assert {event.sample_rate for event in heard} == {16_000}
+            pcm = b"".join(event.pcm for event in heard)
+            assert pitch_of(pcm, 16_000) == pytest.approx(5_000, rel=0.02)
+            phone.heard.clear()
+            await call.speech.speak("One two three.")
+            await call.speech.wait_played()
+            assert phone.rates == {24_000}  # which Asterisk converts to the rate of its channel
+            assert pitch_of(bytes(phone.heard), 24_000) == pytest.approx(440, rel=0.03)
+
+    run(scenario())
+
+
 def test_a_call_beyond_the_limit_is_refused_as_congestion() -> None:
     async def scenario() -> None:
         async with ari_server(calls_max_calls=1) as running:
@@ -476,6 +539,10 @@ def test_a_call_is_originated_and_comes_in_under_its_id_when_it_is_answered() ->
             }  # fmt: skip
             await running.ari.answer(channel := running.ari.channels[call_id])
             await running.call_up(channel)
+            local = await client.post("", json=wanted | {"endpoint": "Local/605@phones/n"})
+            assert local.status_code == 202
+            # Else it would have linear audio at 192 kHz.
+            assert running.ari.did("POST", "channels")[1]["formats"] == "ulaw"
             running.ari.refused = {"channels"}
             assert (await client.post("", json=wanted)).status_code == 502
 
