@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import socket
-from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +18,7 @@ from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.call_options import Caller
 from vivavoce.gateway.calls.events import CallerAudio
 from vivavoce.gateway.calls.transfers import AttendedTransfer, TransferFailed
-from vivavoce.gateway.calls.ways_in.ari.client import (
-    AriAccess,
-    AriClient,
-    AriFailed,
-    AriUnreachable,
-)
+from vivavoce.gateway.calls.ways_in.ari.client import AriClient, AriFailed
 from vivavoce.gateway.calls.ways_in.ari.consultation import caller_id_of
 
 
@@ -427,104 +420,6 @@ def test_a_call_beyond_the_limit_is_refused_as_congestion() -> None:
     run(scenario())
 
 
-def test_a_lost_connection_is_made_again_and_callers_who_left_meanwhile_are_noticed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("vivavoce.gateway.calls.ways_in.ari.controller._RETRY_S", (0.2,))
-
-    async def scenario() -> None:
-        async with ari_server() as running:
-            ari = running.ari
-            gone, staying = await ari.ring("1700.1"), await ari.ring("1700.2")
-            await running.call_up(gone)
-            await running.call_up(staying)
-            (socket,) = ari.sockets
-            ari.sockets.clear()
-            await socket.close()
-            await ari.caller_hangs_up(gone)  # nobody is told
-            registry = running.server.gateway.calls.registry
-            await running.until(lambda: len(registry) == 1)
-            assert [active.call.call_id for active in registry] == [staying.id]
-            await running.until(lambda: bool(ari.sockets))
-            await running.call_up(await ari.ring("1700.3"))
-
-    run(scenario())
-
-
-async def boot(running: AriServer) -> None:
-    """Let Asterisk lose the connection, and refuse three others as it does while it boots."""
-    ari = running.ari
-    ari.is_booting = True
-    (socket_,) = ari.sockets
-    ari.sockets.clear()
-    await socket_.close()
-    await running.until(lambda: ari.refused_connections == 3)
-
-
-def test_a_call_ends_when_asterisk_is_killed_after_other_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vivavoce.gateway.calls.ways_in.ari.controller._RETRY_S", (0.05,))
-
-    async def scenario() -> None:
-        async with ari_server() as running:
-            await running.call_up(await running.ari.ring())
-            await boot(running)
-            assert len(running.server.gateway.calls.registry) == 1
-            await running.ari.kill()
-            await running.until(lambda: len(running.server.gateway.calls.registry) == 0)
-            await running.ari.start()
-
-    run(scenario())
-
-
-def test_a_call_over_rtp_ends_soon_when_asterisk_is_killed() -> None:
-    async def scenario() -> None:
-        async with ari_server() as running:
-            await running.call_up(await running.ari.ring())
-            await running.ari.kill()
-            async with asyncio.timeout(5):  # 2.5 s if the processor is idle
-                await running.until(lambda: len(running.server.gateway.calls.registry) == 0)
-            await running.ari.start()
-
-    run(scenario())
-
-
-@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["::1", "127.0.0.1"]], ids=len)
-def test_an_asterisk_that_does_not_run_is_known_by_its_refusal(
-    addresses: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def resolve(host: str, port: int, *_: Any, **__: Any) -> list[tuple[Any, ...]]:
-        families = {True: socket.AF_INET6, False: socket.AF_INET}
-        return [
-            (families[":" in each], socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (each, port))
-            for each in addresses
-        ]
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
-
-    async def scenario() -> None:
-        with closing(socket.create_server(("127.0.0.1", 0))) as free:
-            port = free.getsockname()[1]
-        client = AriClient(AriAccess(f"http://asterisk:{port}/ari", "user", APP))
-        async with aclosing(client), aclosing(client.events()) as events:
-            with pytest.raises(AriUnreachable):
-                await anext(events)
-
-    run(scenario())
-
-
-def test_the_application_is_back_within_two_seconds_of_an_asterisk_that_has_booted() -> None:
-    async def scenario() -> None:
-        async with ari_server() as running:
-            ari = running.ari
-            await boot(running)
-            ari.is_booting = False
-            async with asyncio.timeout(2):
-                await running.until(lambda: bool(ari.sockets))
-            await running.call_up(await ari.ring())
-
-    run(scenario())
-
-
 def test_a_call_is_originated_and_comes_in_under_its_id_when_it_is_answered() -> None:
     async def scenario() -> None:
         async with ari_server() as running, running.server.http() as client:
@@ -639,18 +534,6 @@ def test_a_shutdown_while_a_call_is_being_connected_ends_it_and_the_others(
         assert not ari.media and not ari.bridges
 
     run(scenario())
-
-
-def test_a_wrong_password_is_logged_and_the_server_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with simulated_ari() as ari, call_server(ari_url=ari.url, ari_password="wrong") as server:
-            while "refused the connection" not in caplog.text:
-                await asyncio.sleep(0.01)
-            assert server.gateway.unready() is None
-            assert "wrong" not in caplog.text
-
-    with caplog.at_level(logging.WARNING):
-        run(scenario())
 
 
 def placing_key(tmp_path: Path, limits: KeyLimits) -> dict[str, Any]:
