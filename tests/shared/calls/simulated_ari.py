@@ -56,8 +56,8 @@ class SimulatedAri:
     variables: dict[str, str] = field(default_factory=dict)  # global ones
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     sockets: set[WebSocket] = field(default_factory=set)
-    is_booting: bool = False  # every request is answered with 503
-    refused_connections: int = 0  # for events, while it boots
+    unavailable: int = 0  # status of every answer, 503 while it boots; 0: it is available
+    refused_connections: int = 0  # for events, while it is unavailable
     server: uvicorn.Server | None = None
     serving: asyncio.Task[None] | None = None
 
@@ -192,8 +192,8 @@ class SimulatedAri:
         self.requests.append((request.method, path, query))
         if request.headers.get("authorization") != _AUTHORIZATION:
             return JSONResponse({"message": "Authentication required"}, 401)
-        if self.is_booting:
-            return Response("Service Unavailable", 503)
+        if self.unavailable:
+            return Response(status_code=self.unavailable)
         if path.rpartition("/")[2] in self.refused:
             return JSONResponse({"message": "Allocation failed"}, 500)
         match request.method, path.split("/"):
@@ -360,9 +360,9 @@ class SimulatedAri:
         if websocket.headers.get("authorization") != _AUTHORIZATION or websocket.query_params["app"] != APP:
             await websocket.close()
             return
-        if self.is_booting:
+        if self.unavailable:
             self.refused_connections += 1
-            await websocket.send_denial_response(Response("Service Unavailable", 503))
+            await websocket.send_denial_response(Response(status_code=self.unavailable))
             return
         await websocket.accept()
         self.sockets.add(websocket)

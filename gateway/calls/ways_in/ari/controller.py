@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = (0.5, 1.0)  # until the connection is tried again; the last one from then on
 _LOG_EVERY: Final = 60  # attempts
-_GONE_AFTER: Final = 3  # attempts at which nobody listened: Asterisk's calls are over
+_GONE_AFTER: Final = 3  # attempts, the last of which says that Asterisk's calls are over
 _STAND_BY_S: Final = 2.0
 _END_TIMEOUT_S: Final = 5.0  # for the requests at the end of the calls
 _REDIRECTED: Final = ("sip:", "sips:", "tel:")  # by the caller's own telephone system

@@ -38,27 +38,35 @@ def test_a_lost_connection_is_made_again_and_callers_who_left_meanwhile_are_noti
     run(scenario())
 
 
-async def boot(running: AriServer) -> None:
-    """Let Asterisk lose the connection, and refuse three others as it does while it boots."""
+async def lose_connection(running: AriServer, status: int) -> None:
+    """Let Asterisk lose the connection, and refuse three others with a status."""
     ari = running.ari
-    ari.is_booting = True
+    ari.unavailable = status
     (socket_,) = ari.sockets
     ari.sockets.clear()
     await socket_.close()
-    await running.until(lambda: ari.refused_connections == 3)
+    until = ari.refused_connections + 3
+    await running.until(lambda: ari.refused_connections == until)
 
 
-def test_a_call_ends_when_asterisk_is_killed_after_other_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_ends_when_asterisk_is_killed_after_other_failures_and_when_it_boots_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("vivavoce.gateway.calls.ways_in.ari.controller._RETRY_S", (0.05,))
 
     async def scenario() -> None:
         async with ari_server() as running:
             await running.call_up(await running.ari.ring())
-            await boot(running)
+            await lose_connection(running, 502)
             assert len(running.server.gateway.calls.registry) == 1
             await running.ari.kill()
             await running.until(lambda: len(running.server.gateway.calls.registry) == 0)
             await running.ari.start()
+            running.ari.unavailable = 0
+            await running.until(lambda: bool(running.ari.sockets))
+            await running.call_up(await running.ari.ring())
+            await lose_connection(running, 503)  # it boots again
+            await running.until(lambda: len(running.server.gateway.calls.registry) == 0)
 
     run(scenario())
 
@@ -103,8 +111,8 @@ def test_the_application_is_back_within_two_seconds_of_an_asterisk_that_has_boot
     async def scenario() -> None:
         async with ari_server() as running:
             ari = running.ari
-            await boot(running)
-            ari.is_booting = False
+            await lose_connection(running, 503)
+            ari.unavailable = 0
             async with asyncio.timeout(2):
                 await running.until(lambda: bool(ari.sockets))
             await running.call_up(await ari.ring())
