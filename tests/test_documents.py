@@ -25,6 +25,7 @@ from vivavoce.gateway.cli.bench.processes import run_server_process
 from vivavoce.gateway.configuration.former_settings import REMOVED, RENAMED
 from vivavoce.gateway.configuration.setting_keys import SETTING_KEYS, reference
 from vivavoce.gateway.configuration.settings import Settings
+from vivavoce.gateway.configuration.settings_loader import load_settings
 from vivavoce.tts_engine.packaging.installation import install_command
 
 ROOT = Path(__file__).parents[1]
@@ -223,6 +224,12 @@ def test_the_example_configuration_is_all_defaults() -> None:
         if key.field.default is not None:
             *tables, name = key.path
             assert name in functools.reduce(operator.getitem, tables, example), key.name
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("examples/sip/*.toml")), ids=lambda file: file.name)
+def test_an_example_of_sip_can_be_served(file: Path) -> None:
+    settings = load_settings(file)
+    assert settings.sip.port is not None or settings.sip.trunks
 
 
 def test_the_example_configuration_names_every_setting() -> None:

@@ -98,25 +98,25 @@ def _play(
     voice = np.concatenate([np.zeros(2_400), first, np.zeros(1_200), second, np.zeros(4_000)])
     hiss = noise(len(voice), LINE_NOISE_DBFS, numbers)
     db = numbers.uniform(-30, -12) if number % 4 else -12
-    echo = _echo(voice, db, numbers.uniform(20, 250), room, numbers)
+    echo = echo_of(voice, db, numbers.uniform(20, 250), room, numbers)
     over, at = np.zeros(len(voice)), int(numbers.uniform(4_000, len(voice) - 16_000))
     samples = caller.at_level(numbers.uniform(-30, -20))[: len(voice) - at]
     over[at : at + len(samples)] = samples
     onset_s = (at + caller.onset) / RATE
     begun = time.process_time()
-    score.interrupted += bool(_begun(voice, echo + hiss))
+    score.interrupted += bool(speech_begun(voice, echo + hiss))
     score.processor_s += time.process_time() - begun
     score.audio_s += len(voice) / RATE
     score.voices.append(caller.voice)
-    score.after_s.append(_after(onset_s, _begun(voice, echo + hiss + over)))
-    score.alone_after_s.append(_after(onset_s, _begun(np.zeros(len(voice)), hiss + over)))
+    score.after_s.append(_after(onset_s, speech_begun(voice, echo + hiss + over)))
+    score.alone_after_s.append(_after(onset_s, speech_begun(np.zeros(len(voice)), hiss + over)))
 
 
 def _after(onset_s: float, begun: Sequence[float]) -> float:
     return next((when - onset_s for when in begun if when >= onset_s), float("inf"))
 
 
-def _begun(voice: Samples, heard: Samples) -> list[float]:
+def speech_begun(voice: Samples, heard: Samples) -> list[float]:
     """Seconds at which the packet had arrived in which speech was detected."""
     echo, detector = EchoFilter(), VoiceActivityDetector()
     played, received = to_pcm(voice), ulaw_line(heard)
@@ -129,7 +129,7 @@ def _begun(voice: Samples, heard: Samples) -> list[float]:
     return begun
 
 
-def _echo(voice: Samples, db: float, ms: float, room: bool, numbers: np.random.Generator) -> Samples:
+def echo_of(voice: Samples, db: float, ms: float, room: bool, numbers: np.random.Generator) -> Samples:
     delay = round(ms * RATE / 1000)
     path = np.zeros(delay + 160)
     path[delay] = 1.0

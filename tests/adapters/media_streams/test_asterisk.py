@@ -59,6 +59,7 @@ def test_plain_text_control_is_understood_and_answered_in_plain_text() -> None:
     )
     assert isinstance(started, StreamStarted)
     assert (started.call_id, started.format.name, started.packet_ms) == ("", "ulaw", 20)
+    assert started.fills_pauses
     assert events == [StreamKey("5"), StreamPaused(), StreamResumed(), StreamMark("m1"), StreamMark("m2")]
     assert connection.send(PeerMark("m3")) == ["MARK_MEDIA m3"]
     assert connection.send(PeerClear()) == ["FLUSH_MEDIA", "CONTINUE_MEDIA"]

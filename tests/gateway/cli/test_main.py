@@ -458,15 +458,31 @@ def test_a_closed_pipe_is_not_an_error() -> None:
         assert b"Traceback" not in say.stderr.read()
 
 
-def test_the_password_of_asterisk_comes_from_the_first_line_of_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """The settings with which a server would have been started."""
     read: list[Settings] = []
 
     async def note(settings: Settings, **_: object) -> None:
         read.append(settings)
 
     monkeypatch.setattr("vivavoce.gateway.serve.serve", note)
+    return read
+
+
+def test_flags_set_the_media_of_asterisk_and_the_folder_of_recordings(
+    tmp_path: Path, read: list[Settings]
+) -> None:
+    flags = ["--ari-media", "rtp", "--ari-codec", "slin16", "--recordings", str(tmp_path)]
+    assert exit_code("serve", *flags) == 0
+    (settings,) = read
+    assert (settings.ari.media, settings.ari.codec) == ("rtp", "slin16")
+    assert settings.recordings.folder == tmp_path
+
+
+def test_the_password_of_asterisk_comes_from_the_first_line_of_a_file(
+    tmp_path: Path, read: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "password"
     assert exit_code("serve", "--ari-password-file", str(file)) == 1
     assert capsys.readouterr().err.startswith(f"vivavoce: --ari-password-file: cannot read {file}")

@@ -37,6 +37,7 @@ class Phone:
     ) -> None:
         self.call_id = call_id or str(uuid.uuid4())
         self.heard = bytearray()
+        self.rates: set[int] = set()  # of what was heard, Hz
         self.hung_up = asyncio.Event()
         self._writer = writer
         self._connection = AudioSocketConnection(AudioSocketRole.CALLER)
@@ -62,6 +63,7 @@ class Phone:
             for event in self._connection.events():
                 if isinstance(event, AudioSocketAudio):
                     self.heard += event.payload
+                    self.rates.add(event.sample_rate)
                 elif isinstance(event, Hangup):
                     self.hung_up.set()
         self.hung_up.set()

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
@@ -35,8 +36,10 @@ class AriTestChannel:
     is_in_application: bool = False
     args: list[str] = field(default_factory=list)  # of the application, when it answers
     variables: dict[str, str] = field(default_factory=dict)  # of the request to call it
-    # What its telephone does when it is told to call somebody else (REFER): refuse, or go there.
-    refers: Literal["refuses", "hangs up", "holds"] = "refuses"
+    # What its telephone does when it is told to call somebody else (REFER): refuse (603), try it until
+    # ``end_transfer`` (202), or go there.
+    refers: Literal["refuses", "tries", "hangs up", "holds"] = "refuses"
+    transfer_over: asyncio.Event | None = None  # of a transfer that is being tried: its next command waits
 
 
 @dataclass(slots=True)
@@ -53,6 +56,10 @@ class SimulatedAri:
     variables: dict[str, str] = field(default_factory=dict)  # global ones
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     sockets: set[WebSocket] = field(default_factory=set)
+    unavailable: int = 0  # status of every answer, 503 while it boots; 0: it is available
+    refused_connections: int = 0  # for events, while it is unavailable
+    server: uvicorn.Server | None = None
+    serving: asyncio.Task[None] | None = None
 
     async def emit(self, kind: str, channel: AriTestChannel, **fields: Any) -> None:
         channel.is_in_application |= kind == "StasisStart"
@@ -114,6 +121,11 @@ class SimulatedAri:
         await self._remove(channel)
         return other
 
+    def end_transfer(self, channel: AriTestChannel) -> None:
+        """The one whom a caller's telephone calls is busy (NOTIFY with 486)."""
+        assert channel.transfer_over is not None
+        channel.transfer_over.set()
+
     async def forward_to_endpoint(self, channel: AriTestChannel, channel_id: str) -> AriTestChannel:
         """The one who is called forwards the call (302) to an endpoint, which Asterisk calls itself."""
         state = {"id": channel_id, "name": "PJSIP/carol-1"}
@@ -142,6 +154,29 @@ class SimulatedAri:
     def media(self) -> list[AriTestChannel]:
         return [channel for channel in self.channels.values() if channel.media is not None]
 
+    async def start(self) -> None:
+        """Listen on a free port of loopback, or again on that of before."""
+        app = FastAPI()
+        app.add_api_route("/ari/{path:path}", self.answer_request, methods=["GET", "POST", "DELETE"])
+        app.add_api_websocket_route("/ari/events", self.serve_events)
+        app.add_api_websocket_route("/media/{connection_id}", self.serve_media)
+        sock = socket.create_server(("127.0.0.1", urlsplit(self.url).port or 0))
+        self.url = f"http://127.0.0.1:{sock.getsockname()[1]}/ari"
+        self.server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="websockets-sansio"))
+        self.serving = asyncio.create_task(self.server.serve(sockets=[sock]))
+
+    async def stop(self) -> None:
+        """Listen no longer."""
+        assert self.server is not None and self.serving is not None
+        self.server.should_exit = True
+        await self.serving
+
+    async def kill(self) -> None:
+        """End with all calls, of which nobody is told."""
+        self.sockets.clear()
+        await self.close()
+        await self.stop()
+
     async def close(self) -> None:
         for channel in tuple(self.channels.values()):
             await self._remove(channel)
@@ -157,6 +192,8 @@ class SimulatedAri:
         self.requests.append((request.method, path, query))
         if request.headers.get("authorization") != _AUTHORIZATION:
             return JSONResponse({"message": "Authentication required"}, 401)
+        if self.unavailable:
+            return Response(status_code=self.unavailable)
         if path.rpartition("/")[2] in self.refused:
             return JSONResponse({"message": "Allocation failed"}, 500)
         match request.method, path.split("/"):
@@ -187,6 +224,9 @@ class SimulatedAri:
             case "POST", ["bridges", bridge_id, "addChannel"] if bridge_id in self.bridges:
                 self.on_bridged()
                 added = query["channel"].split(",")
+                for member in [self.channels[one] for one in added if one in self.channels]:
+                    if member.transfer_over is not None:
+                        await member.transfer_over.wait()
                 if not all(channel in self.channels for channel in added):
                     return JSONResponse({"message": "Channel not found"}, 404)
                 self.bridges[bridge_id] += added
@@ -291,6 +331,8 @@ class SimulatedAri:
                 channel.is_answered = True
             case "DELETE", []:
                 await self._remove(channel)
+            case "POST", ["redirect"] if channel.refers == "tries":
+                channel.transfer_over = asyncio.Event()
             case "POST", ["redirect"] if channel.refers == "hangs up":
                 await self._remove(channel)
             case "POST", ["redirect"] if channel.refers == "holds":
@@ -306,6 +348,8 @@ class SimulatedAri:
 
     async def _remove(self, channel: AriTestChannel, cause: int = 16) -> None:
         self.channels.pop(channel.id, None)
+        if channel.transfer_over is not None:
+            channel.transfer_over.set()
         if channel.is_in_application:
             await self.emit("StasisEnd", channel)
         await self.emit("ChannelDestroyed", channel, cause=cause)
@@ -315,6 +359,10 @@ class SimulatedAri:
     async def serve_events(self, websocket: WebSocket) -> None:
         if websocket.headers.get("authorization") != _AUTHORIZATION or websocket.query_params["app"] != APP:
             await websocket.close()
+            return
+        if self.unavailable:
+            self.refused_connections += 1
+            await websocket.send_denial_response(Response(status_code=self.unavailable))
             return
         await websocket.accept()
         self.sockets.add(websocket)
@@ -328,17 +376,10 @@ class SimulatedAri:
 @asynccontextmanager
 async def simulated_ari(modules: Iterable[str] = ()) -> AsyncIterator[SimulatedAri]:
     """Serve on a free port of loopback; modules: of media that run, besides RTP's."""
-    ari, app = SimulatedAri(modules=set(modules)), FastAPI()
-    app.add_api_route("/ari/{path:path}", ari.answer_request, methods=["GET", "POST", "DELETE"])
-    app.add_api_websocket_route("/ari/events", ari.serve_events)
-    app.add_api_websocket_route("/media/{connection_id}", ari.serve_media)
-    sock = socket.create_server(("127.0.0.1", 0))
-    ari.url = f"http://127.0.0.1:{sock.getsockname()[1]}/ari"
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="websockets-sansio"))
-    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    ari = SimulatedAri(modules=set(modules))
+    await ari.start()
     try:
         yield ari
     finally:
         await ari.close()
-        server.should_exit = True
-        await serving
+        await ari.stop()

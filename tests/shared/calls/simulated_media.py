@@ -48,7 +48,7 @@ class RtpMedia:
 
 class AudioSocketMedia:
     def __init__(self, phone: Phone) -> None:
-        self._phone = phone
+        self.phone = phone
 
     @classmethod
     async def dial(cls, host: str, call_id: str) -> "AudioSocketMedia":
@@ -57,16 +57,16 @@ class AudioSocketMedia:
 
     @property
     def heard(self) -> bytes:
-        return bytes(self._phone.heard)
+        return bytes(self.phone.heard)
 
     async def press(self, digit: str) -> None:
-        self._phone.send(Dtmf(digit))
+        self.phone.send(Dtmf(digit))
 
     async def wait_ended(self) -> None:
-        await self._phone.hung_up.wait()
+        await self.phone.hung_up.wait()
 
     async def close(self) -> None:
-        await self._phone.aclose()
+        await self.phone.aclose()
 
 
 class WebSocketMedia:

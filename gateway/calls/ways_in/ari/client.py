@@ -3,18 +3,20 @@
 Source: rest-api/api-docs of Asterisk 23 (channels.json, bridges.json, events.json).
 """
 
+import errno
 import json
 import logging
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import httpx
 from pydantic import TypeAdapter, ValidationError
 from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidHandshake, WebSocketException
+from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
 from .....tts_engine.errors import VivavoceError
 from ....outgoing_tls import outgoing_tls
@@ -41,6 +43,8 @@ _REQUEST_TIMEOUT_S: Final = 5.0  # Asterisk answers within milliseconds
 _KEY_MS: Final = 100  # of a key's tone, and between two
 KEY_S: Final = 2 * _KEY_MS / 1000
 _MAX_EVENT_BYTES: Final = 1 << 20
+_BOOTING: Final = HTTPStatus.SERVICE_UNAVAILABLE
+_REFUSED: Final = f"[Errno {errno.ECONNREFUSED}]"  # asyncio joins the errors of several addresses
 _MEDIA_CONNECTION: Final = "MEDIA_WEBSOCKET_CONNECTION_ID"  # variable of a channel of chan_websocket
 
 AnyModel = TypeVar("AnyModel")
@@ -51,7 +55,7 @@ class AriFailed(VivavoceError):
 
 
 class AriUnreachable(AriFailed):
-    """Nobody listens where Asterisk should: it does not run."""
+    """Nobody listens where Asterisk should, or it has not started yet: its calls are over."""
 
 
 class AriReplaced(AriFailed):
@@ -108,10 +112,12 @@ class AriClient:
                     if (event := _parse_event(message)) is not None:
                         yield event
         except InvalidHandshake as error:
-            raise AriFailed(f"Asterisk refused the connection for events: {error}") from None
-        except ConnectionRefusedError as error:
-            raise AriUnreachable(f"Asterisk does not run: {error}") from None
+            is_booting = isinstance(error, InvalidStatus) and error.response.status_code == _BOOTING
+            failure = AriUnreachable if is_booting else AriFailed
+            raise failure(f"Asterisk refused the connection for events: {error}") from None
         except (OSError, TimeoutError, WebSocketException) as error:
+            if _REFUSED in str(error):  # also by one of several addresses, as those of localhost
+                raise AriUnreachable(f"Asterisk does not run: {error}") from None
             raise AriFailed(f"the connection for events failed: {error}") from None
 
     async def is_module_running(self, module: str) -> bool:

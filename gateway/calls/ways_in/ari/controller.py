@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = (0.5, 1.0)  # until the connection is tried again; the last one from then on
 _LOG_EVERY: Final = 60  # attempts
-_GONE_AFTER: Final = 3  # attempts at which nobody listened: Asterisk's calls are over
+_GONE_AFTER: Final = 3  # attempts, the last of which says that Asterisk's calls are over
 _STAND_BY_S: Final = 2.0
 _END_TIMEOUT_S: Final = 5.0  # for the requests at the end of the calls
 _REDIRECTED: Final = ("sip:", "sips:", "tel:")  # by the caller's own telephone system
@@ -154,7 +154,7 @@ class AriController:
                 problem = "the other gateway is gone"
             except AriFailed as error:
                 problem = str(error)
-                if isinstance(error, AriUnreachable) and failures == _GONE_AFTER:
+                if isinstance(error, AriUnreachable) and failures >= _GONE_AFTER:
                     self._end_calls("Asterisk does not run")
             retry_s = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
             log = logger.warning if failures < len(_RETRY_S) or failures % _LOG_EVERY == 0 else logger.debug
@@ -212,11 +212,8 @@ class AriController:
         elif purpose and self._originated.get(first_id) is None:
             self._hang_up(channel.id)  # it was given up, and answered later
         elif (replaced := self._replaced(event)) is not None:
-            self._start(
-                self._serve(
-                    AriCall(self._client, channel, self._identity.new_media_id(), args, replaced=replaced)
-                )
-            )
+            media_id = self._identity.new_media_id(channel.id)
+            self._start(self._serve(AriCall(self._client, channel, media_id, args, replaced=replaced)))
         elif not is_media(channel.id) and not self._is_closing:
             self._take_caller(channel, [arg for arg in args if arg != purpose], first_id)
 
@@ -231,12 +228,12 @@ class AriController:
             return
         consultation.answer(channel.id)
         self._consultations[channel.id] = consultation
-        agent, media_id = consultation.agent, self._identity.new_media_id()
+        agent, media_id = consultation.agent, self._identity.new_media_id(channel.id)
         ari_call = AriCall(self._client, channel, media_id, [], agent=agent, on_connected=self._hide)
         self._start(self._serve(ari_call))
 
     def _take_caller(self, channel: AriChannel, args: list[str], call_id: str = "") -> None:
-        media_id, originated = self._identity.new_media_id(), self._originated.get(call_id)
+        media_id, originated = self._identity.new_media_id(channel.id), self._originated.get(call_id)
         if originated is None:
             ari_call = AriCall(self._client, channel, media_id, args)
         else:

@@ -1,7 +1,8 @@
 """Which gateway a channel of the media or a bridge belongs to, and whether that gateway lives.
 
-The ids that a gateway gives begin with its token. While it has calls, it counts up a global variable of
-Asterisk; another gateway, or the next one after a crash, sees from the count whether it still does.
+The ids that a gateway gives begin with its token; those of media end with the caller's, who is in no bridge
+while a transfer is under way. While a gateway has calls, it counts up a global variable of Asterisk; another
+gateway, or the next one after a crash, sees from the count whether it still does.
 """
 
 import asyncio
@@ -29,9 +30,9 @@ class GatewayIdentity:
         self.token = token_hex(4)
         self._client = client
 
-    def new_media_id(self) -> str:
-        """Return an id for the channel of a caller's media, and for the bridge of both."""
-        return f"{_PREFIX}{_MEDIA}-{self.token}-{uuid4()}"
+    def new_media_id(self, caller: str) -> str:
+        """Return an id for the media of a caller's channel, and for the bridge of both."""
+        return f"{_PREFIX}{_MEDIA}-{self.token}-{token_hex(4)}-{caller}"
 
     def new_joined_id(self) -> str:
         """Return an id for the bridge of two callers who speak with each other."""
@@ -69,6 +70,11 @@ def is_media(id_: str) -> bool:
 def is_joined(id_: str) -> bool:
     """Return whether an id is of a bridge of two callers, of any gateway."""
     return id_.startswith(f"{_PREFIX}{_JOINED}-")
+
+
+def caller_of_media(id_: str) -> str:
+    """Return the id of the caller's channel; id_: of its media."""
+    return id_.split("-", 4)[-1]
 
 
 def token_of(id_: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .client import AriClient
-from .gateway_identity import GatewayIdentity, is_joined, is_media, token_of
+from .gateway_identity import GatewayIdentity, caller_of_media, is_joined, is_media, token_of
 from .models import AriBridge, AriChannel
 
 logger = logging.getLogger(__name__)
@@ -46,6 +46,7 @@ async def find_orphans(
     channels, bridges = await client.channels(), await client.bridges()
     dead = tokens - living
     kept = {channel for bridge in bridges if token_of(bridge.id) not in dead for channel in bridge.channels}
+    kept |= {caller_of_media(one.id) for one in channels if is_media(one.id) and token_of(one.id) not in dead}
     pairs = [bridge for bridge in bridges if is_joined(bridge.id) and token_of(bridge.id) in dead]
     kept |= {channel for pair in pairs for channel in pair.channels}
     for token in dead:

@@ -231,6 +231,34 @@ def test_asterisk_gets_hangup_before_the_socket_closes() -> None:
     with_server(test)
 
 
+def test_asterisk_gets_silence_while_there_is_no_speech() -> None:
+    async def test(server: WebSocketCallServer) -> None:
+        asterisk, others = SimulatedAsterisk(new_call_id()), SimulatedTwilio(new_call_id())
+        await server.dial(others)
+        await server.dial(asterisk)
+        await until(lambda: asterisk.queue.packets > 0)
+        assert (asterisk.queue.holds_speech, others.queue.packets) == (False, 0)
+
+    with_server(test)
+
+
+def test_an_id_of_a_call_that_asterisk_repeats_in_the_url_is_ignored() -> None:
+    async def test(server: WebSocketCallServer) -> None:
+        first, second = SimulatedAsterisk(new_call_id()), SimulatedAsterisk(new_call_id())
+        repeated, own_id = new_call_id(), second.call_id
+        for peer in (first, second):
+            peer.path += f"?call={repeated}&caller=100"
+        first.call_id = repeated
+        _, call = await server.dial(first)
+        _, other = await server.dial(second)
+        assert (call.caller.number, call.caller.variables["call"]) == ("100", repeated)
+        assert (other.call_id, other.caller.number) == (own_id, "")
+        assert "call" not in other.caller.variables
+        assert server.find(repeated) is call
+
+    with_server(test)
+
+
 def test_a_full_asterisk_is_not_overrun() -> None:
     async def test(server: WebSocketCallServer) -> None:
         peer = SimulatedAsterisk(new_call_id())

@@ -9,11 +9,14 @@ import httpx
 import numpy as np
 import pytest
 
+from shared.audio.tones import pitch_of, tone
 from shared.calls.ari_server import WAYS, AriServer, ari_server
 from shared.calls.call_server import call_server, run, send_utterance, until, words
 from shared.calls.simulated_ari import APP, PASSWORD, AriTestChannel, simulated_ari
+from shared.calls.simulated_media import AudioSocketMedia, RtpMedia
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.call_options import Caller
+from vivavoce.gateway.calls.events import CallerAudio
 from vivavoce.gateway.calls.transfers import AttendedTransfer, TransferFailed
 from vivavoce.gateway.calls.ways_in.ari.client import AriClient, AriFailed
 from vivavoce.gateway.calls.ways_in.ari.consultation import caller_id_of
@@ -198,6 +201,7 @@ def test_an_attended_transfer_announces_the_caller_and_joins_both(way: str) -> N
     ("cause", "answers", "reason"),
     [
         (17, False, "PJSIP/200 is busy; the caller is still on the call"),
+        (3, False, "PJSIP/200 cannot be reached; the caller is still on the call"),
         (16, False, "PJSIP/200 does not answer; the caller is still on the call"),
         (16, True, "PJSIP/200 hung up before the callers were joined; the caller is still on the call"),
     ],
@@ -342,6 +346,67 @@ def test_a_call_that_asterisk_does_not_connect_is_left_to_the_dial_plan(
         run(scenario())
 
 
+def test_a_caller_who_is_gone_before_the_call_is_up_is_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with ari_server() as running:
+            ari = running.ari
+            unknown = AriTestChannel("1700.1", "PJSIP/alice-1", {"id": "1700.1", "name": "PJSIP/alice-1"})
+            await ari.emit("StasisStart", unknown, args=[])  # it is gone when the gateway answers
+            await running.until(lambda: "channel PJSIP/alice-1 could not be connected" in caplog.text)
+            ari.media_enters = False
+            channel = await ari.ring("1700.2")
+            await running.until(lambda: bool(ari.media))
+            await ari.caller_hangs_up(channel)
+            await running.until(lambda: f"channel {channel.name} could not be connected" in caplog.text)
+            await running.all_over()
+
+    with caplog.at_level(logging.INFO):
+        run(scenario())
+    levels = [record.levelno for record in caplog.records if "could not be connected" in record.getMessage()]
+    assert levels == [logging.INFO, logging.INFO]
+
+
+def test_no_request_to_asterisk_is_logged_with_a_number(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            wanted = {"over": "ari", "endpoint": "PJSIP/0301234", "caller_id": "Bank <0305678>"}
+            assert (await client.post("", json=wanted)).status_code == 202
+
+    with caplog.at_level(logging.INFO):
+        run(scenario())
+    assert [record for record in caplog.records if record.name.startswith("http")] == []
+    assert "0305678" not in caplog.text
+
+
+def test_a_wideband_call_over_audiosocket_is_wideband_both_ways() -> None:
+    async def scenario() -> None:
+        async with ari_server({"chan_audiosocket.so"}, ari_codec="slin16") as running:
+            channel = await running.ari.ring()
+            await running.call_up(channel)
+            (media,) = running.ari.media
+            assert isinstance(media.media, AudioSocketMedia)
+            phone, call = media.media.phone, running.server.gateway.calls.registry.get(channel.id).call
+            heard: list[CallerAudio] = []
+            call.events.add_listener(
+                lambda event: heard.append(event) if isinstance(event, CallerAudio) else None,
+                wants_audio=True,
+            )
+            phone.send_audio(16_000, tone(5_000, 16_000, 0, 3_200))
+            await running.until(lambda: sum(len(event.pcm) for event in heard) >= 3_200)
+            assert {event.sample_rate for event in heard} == {16_000}
+            pcm = b"".join(event.pcm for event in heard)
+            assert pitch_of(pcm, 16_000) == pytest.approx(5_000, rel=0.02)
+            phone.heard.clear()
+            await call.speech.speak("One two three.")
+            await call.speech.wait_played()
+            assert phone.rates == {24_000}  # which Asterisk converts to the rate of its channel
+            assert pitch_of(bytes(phone.heard), 24_000) == pytest.approx(440, rel=0.03)
+
+    run(scenario())
+
+
 def test_a_call_beyond_the_limit_is_refused_as_congestion() -> None:
     async def scenario() -> None:
         async with ari_server(calls_max_calls=1) as running:
@@ -351,30 +416,6 @@ def test_a_call_beyond_the_limit_is_refused_as_congestion() -> None:
             path = "channels/1700.2"
             await running.until(lambda: bool(running.ari.did("DELETE", path)))
             assert running.ari.did("DELETE", path) == [{"reason": "congestion"}]
-
-    run(scenario())
-
-
-def test_a_lost_connection_is_made_again_and_callers_who_left_meanwhile_are_noticed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("vivavoce.gateway.calls.ways_in.ari.controller._RETRY_S", (0.2,))
-
-    async def scenario() -> None:
-        async with ari_server() as running:
-            ari = running.ari
-            gone, staying = await ari.ring("1700.1"), await ari.ring("1700.2")
-            await running.call_up(gone)
-            await running.call_up(staying)
-            (socket,) = ari.sockets
-            ari.sockets.clear()
-            await socket.close()
-            await ari.caller_hangs_up(gone)  # nobody is told
-            registry = running.server.gateway.calls.registry
-            await running.until(lambda: len(registry) == 1)
-            assert [active.call.call_id for active in registry] == [staying.id]
-            await running.until(lambda: bool(ari.sockets))
-            await running.call_up(await ari.ring("1700.3"))
 
     run(scenario())
 
@@ -393,6 +434,10 @@ def test_a_call_is_originated_and_comes_in_under_its_id_when_it_is_answered() ->
             }  # fmt: skip
             await running.ari.answer(channel := running.ari.channels[call_id])
             await running.call_up(channel)
+            local = await client.post("", json=wanted | {"endpoint": "Local/605@phones/n"})
+            assert local.status_code == 202
+            # Else it would have linear audio at 192 kHz.
+            assert running.ari.did("POST", "channels")[1]["formats"] == "ulaw"
             running.ari.refused = {"channels"}
             assert (await client.post("", json=wanted)).status_code == 502
 
@@ -429,6 +474,24 @@ def test_line_ends_and_functions_of_the_dial_plan_never_reach_asterisk(changed: 
 def test_the_name_of_a_caller_is_shown_without_what_asterisk_would_interpret() -> None:
     caller = Caller(number="+1555\r\n0100", name='Ann "${SHELL(id)}"\r\n<x>')
     assert caller_id_of(caller) == '"Ann {SHELL(id)}x" <+15550100>'
+
+
+def test_a_caller_whose_telephone_suppresses_silence_is_not_taken_for_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vivavoce.gateway.calls.ways_in.rtp.way_in._SILENT_S", 0.3)
+
+    async def scenario() -> None:
+        async with ari_server() as running:
+            await running.call_up(channel := await running.ari.ring())
+            (media,) = running.ari.media
+            assert isinstance(media.media, RtpMedia)
+            media.media.phone.speak(bytes(1_600))  # 0.1 s, and then nothing
+            async with running.server.socket(channel.id) as socket_:
+                await send_utterance(socket_, "One two three four five.")  # 1 s
+                assert len(words(await until(socket_, "speech_finished"))) == 5
+
+    run(scenario())
 
 
 def test_shutdown_leaves_the_callers_to_the_dial_plan() -> None:
@@ -471,18 +534,6 @@ def test_a_shutdown_while_a_call_is_being_connected_ends_it_and_the_others(
         assert not ari.media and not ari.bridges
 
     run(scenario())
-
-
-def test_a_wrong_password_is_logged_and_the_server_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with simulated_ari() as ari, call_server(ari_url=ari.url, ari_password="wrong") as server:
-            while "refused the connection" not in caplog.text:
-                await asyncio.sleep(0.01)
-            assert server.gateway.unready() is None
-            assert "wrong" not in caplog.text
-
-    with caplog.at_level(logging.WARNING):
-        run(scenario())
 
 
 def placing_key(tmp_path: Path, limits: KeyLimits) -> dict[str, Any]:

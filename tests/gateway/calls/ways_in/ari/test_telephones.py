@@ -68,6 +68,22 @@ def test_a_refused_transfer_leaves_the_caller_with_the_agent_or_in_the_dial_plan
     run(scenario())
 
 
+def test_a_transfer_that_rings_in_vain_waits_until_it_is_over_and_the_caller_is_back() -> None:
+    async def scenario() -> None:
+        async with ari_server() as running, running.server.http() as client:
+            ari, channel = running.ari, await running.ari.ring("1700.1")
+            channel.refers = "tries"
+            await running.call_up(channel)
+            (bridge,) = ari.bridges
+            asking = asyncio.create_task(client.post("/1700.1/transfer", json={"to": ADDRESS}))
+            await running.until(lambda: len(ari.did("POST", f"bridges/{bridge}/addChannel")) == 2)
+            assert channel.id not in ari.bridges[bridge] and not asking.done()
+            ari.end_transfer(channel)
+            assert ((await asking).status_code, channel.id in ari.bridges[bridge]) == (409, True)
+
+    run(scenario())
+
+
 def test_a_telephone_that_holds_after_its_transfer_has_gone_there() -> None:
     async def scenario() -> None:
         async with ari_server() as running, running.server.http() as client:
@@ -114,16 +130,28 @@ def test_keys_go_to_the_far_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "sip", "state"), [(17, 486, "busy"), (21, 603, "declined"), (19, 480, "no_answer")]
+    ("progress", "cause", "sip", "state"),
+    [
+        ("RINGING", 17, 486, "busy"),
+        ("RINGING", 21, 603, "declined"),
+        ("RINGING", 19, 480, "no_answer"),
+        ("PROGRESS", 3, 404, "unreachable"),
+        ("", 3, 404, "unreachable"),
+        ("", 16, None, "unreachable"),
+    ],
 )
-def test_an_outgoing_call_that_is_not_answered_says_why(cause: int, sip: int, state: str) -> None:
+def test_an_outgoing_call_that_is_not_answered_says_why(
+    progress: str, cause: int, sip: int | None, state: str
+) -> None:
     async def scenario() -> None:
         async with ari_server() as running, running.server.http() as client:
             channel = await originated(running, client)
             async with running.server.socket(channel.id) as socket:
                 assert (await until(socket, "call_state"))[-1]["state"] == "placed"
-                await running.ari.emit("Dial", channel, dialstatus="RINGING")
-                assert (await until(socket, "call_state"))[-1]["state"] == "ringing"
+                if progress:
+                    await running.ari.emit("Dial", channel, dialstatus=progress)
+                    reached = (await until(socket, "call_state"))[-1]["state"]
+                    assert reached == {"RINGING": "ringing", "PROGRESS": "early_media"}[progress]
                 await running.ari.caller_hangs_up(channel, cause)
                 assert (await until(socket, "call_state"))[-1] == {
                     "type": "call_state", "state": state, "sip": sip
