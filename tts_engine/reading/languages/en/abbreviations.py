@@ -34,7 +34,7 @@ _BEFORE_EXPERIENCE = frozenset(("yr", "yrs", "year", "years", "work", "job", "pr
 _TRAIN_NUMBER_AHEAD = re.compile(r"\.? #?\d{3,6}(?![\d/-])")
 _WORK_BEHIND = PatternBehind(rf"\b(?:{any_of(vocabulary.NOUNS_BEFORE_HOURS_OF_WORK)})\.? \Z")
 _HOURS_OF_WORK = {"FT": "full time", "PT": "part time"}
-_ONE_BEHIND = PatternBehind(r"(?<!\d)(?<!\d )(?:1|\d/\d) \Z")  # "1 c.", "1/2 c."; not "1 1/2 c."
+_ONE_BEHIND = PatternBehind(r"(?<!\d)(?<!\d )(?<!\d  )(?:1|\d/\d) \Z")  # "1 c.", "1/2 c."; not "1 1/2 c."
 _UNITS_AFTER_PER = vocabulary.UNITS.keys() - {"in", "x"}
 
 
@@ -322,6 +322,7 @@ _NOUNS_OF_NUMBERS = frozenset(("code", "codes", "number", "numbers", "no", "num"
 _PERIODS = frozenset(("yr", "mo", "wk", "hr"))
 _BEFORE_PATIENT = frozenset(("the", "a", "this", "that", "each", "every", "new"))
 _CHAT = any_of(vocabulary.CHAT_ABBREVIATIONS)
+DIGIT_RULES = compile_rules((rf"(?=\d[a-z])(?:{_CHAT})(?![\w'])", _read_chat_abbreviation))
 LETTER_RULES = (
     *compile_capital_rules(
         (r"(?:NN[EW]|SS[EW]|E[NS]E|W[NS]W)(?!\w)", _read_wind),

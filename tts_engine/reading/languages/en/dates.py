@@ -205,6 +205,22 @@ def _read_fiscal_year(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_week_of_year(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "2026-W48"."""
+    scan.emit(numbers.year(int(match.group(1))), *match.span(1))
+    scan.emit(f"week {numbers.cardinal(int(match.group(2)))}", match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_year_of_life(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "b. 1650" and "d. 1702"."""
+    scan.emit({"b": "born", "d": "died"}[match.group(1)], match.start(), match.end(1) + 1)
+    scan.emit(numbers.year(int(match.group(2))), *match.span(2))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_day_month(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "3 March 2026"."""
     day, month, year = match.groups()
@@ -356,6 +372,7 @@ def _read_countdown(scan: ScanState, match: re.Match[str]) -> int:
 
 
 LETTER_RULES = compile_rules(
+    (r"([bd])\. ?([12]\d{3})(?!\w)", _read_year_of_life),
     (r"T([-–+])(?=\d{1,3} ?(?:h|hrs?|hours?|d|days?|mins?|minutes?|wks?|weeks?)\b)", _read_countdown),
     # "March 3", "March 3rd–5th", "March 3, 2026"
     (
@@ -382,6 +399,7 @@ DIGIT_RULES = compile_rules(
         _read_iso_time,
     ),
     (r"([12]\d{3})([-/])(\d{1,2})\2(\d{1,2})(?![\w/-])", _read_iso_date),
+    (r"((?:19|20)\d\d)-?W([0-5]\d)(?!\w)", _read_week_of_year),
     (r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?!\w|\.\d)", _read_dotted_date),
     (r"([0-3]\d)\.([0-3]\d)\.([0-4]\d)(?!\w|\.\d)", _read_dotted_date),
     (r"(\d{1,2})\.(\d{2})(?![\w%°/–:-]|[.,]\d| ?%| ?[AaPp]\.?[Mm])", _read_day_with_stop),

@@ -86,7 +86,7 @@ BOOKS_OF_THE_BIBLE = _readings("books_of_the_bible")
 CHAT_ABBREVIATIONS = {
     form: words
     for short, words in _TABLES["chat_abbreviations"].items()
-    for form in (short, short.title(), short.upper() if len(short) > 2 else short)
+    for form in ((short, short.title(), short.upper()) if len(short) > 2 else (short,))
 }
 CONTRACTED_ABBREVIATIONS = _readings("contracted_abbreviations")
 COUNTED_ABBREVIATIONS = _readings("counted_abbreviations")

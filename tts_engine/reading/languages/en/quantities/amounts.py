@@ -82,6 +82,7 @@ def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
         (len(text) in (3, 4) and street_follows)
         or (len(text) == 4 and _is_bill(scan, match))
         or (len(text) == 3 and _is_said_in_pairs(scan, match, following))
+        or (len(text) == 4 and scan.context.previous_word in vocabulary.WORDS_BEFORE_PAIRED_DIGITS)
     ):
         scan.emit(numbers.house_number(int(text)), start, stop)
     elif len(text) == 4 and (
@@ -188,6 +189,14 @@ def _read_ratio(scan: ScanState, match: re.Match[str]) -> int:
         scan.emit("to", match.end(1), match.start(2))
     scan.emit(numbers.cardinal(int(match.group(2))), match.start(2), match.end())
     scan.context.note_number()
+    return match.end()
+
+
+def _read_age(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "45-y/o" and "17 y.o."."""
+    scan.emit(numbers.cardinal(int(match.group(1))), *match.span(1))
+    scan.emit("year old", match.end(1), match.end())
+    note_english_word(scan.context, "old")
     return match.end()
 
 
@@ -357,6 +366,7 @@ DIGIT_RULES = compile_rules(
     (r"([1-9]\d{0,3})[A-Z](?!\w)", _read_house_letter),
     (r"(7[0-8]7)-(8|9|10|[2-9]00)(?![\w-])", _read_aircraft),
     (r"7[0-8]7(?= (?:MAX|Max|Dreamliner|jet|aircraft|plane|freighter)\b)", _read_aircraft_family),
+    (r"(\d{1,3})[ -]?(?:y/?o|y\.o\.)(?!\w)", _read_age),
     (r"(\d{2,5}):(\d{4,5})(?![\w:])", _read_ports),
     (r"(\d{1,3}):(\d{1,3})(?![\w:])", _read_ratio),
     # "2.1.3", "192.168.1.1"

@@ -16,7 +16,7 @@ from . import number_words as numbers
 from .amounts import STREET_AHEAD
 from .number_pairs import pair_words, read_limits
 from .number_words import amount_words
-from .units import UNIT, end_of_unit
+from .units import UNIT, WORDS_AFTER_LENGTHS, end_of_unit
 
 _UNIT_AHEAD = re.compile(rf"( ?|-)({UNIT})(?![\w'/])")
 _PARTS_AHEAD = re.compile(
@@ -111,7 +111,9 @@ def _fraction_words(numerator: int, denominator: int) -> str:
 def _emit_unit_after_fraction(scan: ScanState, end: int, *, plural: bool) -> int:
     """Read the unit of "1/2 tsp", and return where the reading ends."""
     if scan.view[end : end + 1] == '"' and scan.view.count('"', 0, end) % 2 == 0:
-        scan.emit("inches" if plural else "inch", end, end + 1)
+        following = scan.next_word(end + 1)
+        is_adjective = following.islower() and following not in WORDS_AFTER_LENGTHS
+        scan.emit("inches" if plural and not is_adjective else "inch", end, end + 1)
         return end + 1
     unit = _UNIT_AHEAD.match(scan.view, end)
     if unit is None or (unit.group(2) in vocabulary.UNITS_WITHOUT_SPACE and not _is_inch(scan, unit)):
@@ -143,6 +145,13 @@ def _read_mixed_fraction(scan: ScanState, match: re.Match[str]) -> int | None:
     end = _emit_unit_after_fraction(scan, match.end(), plural=True)
     scan.context.note_number()
     return end
+
+
+def _read_fraction_with_ending(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "2/3rds"."""
+    scan.emit(_fraction_words(int(match.group(1)), int(match.group(2))), *match.span())
+    scan.context.note_number()
+    return match.end()
 
 
 def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -465,6 +474,8 @@ LETTER_RULES = compile_rules(
 )
 DIGIT_RULES = compile_rules(
     (r"(\d{1,3}) +(\d{1,2})/(\d{1,2})(?![\w/])", _read_mixed_fraction),
+    (r"(\d{1,2})-(\d{1,2})/(2|3|4|8|16|32)(?![\w/-])", _read_mixed_fraction),
+    (r"(\d)/([2-9])(?:rds?|ths?)(?!\w)", _read_fraction_with_ending),
     # "4.5/5", then "1/2"
     (r"(\d\.\d{1,2})/((?:4|5|10)(?:\.0)?)(?![\w/]|\.\d)", _read_rating),
     (r"([1-9]\d{0,3}[A-Z]?)/(?=([1-9]\d{1,3}) )", _read_unit_of_street),

@@ -100,7 +100,9 @@ def _read_oven_heat(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "5 lbs" as "five pounds", and "5 lb" in "a 5 lb bag" or "5-lb" in the singular."""
     number, gap, unit = match.group(1), match.group(2), match.group(3)
-    if gap and unit in vocabulary.UNITS_WITHOUT_SPACE and not _is_spaced_unit(scan, match.end(), unit):
+    is_rate = scan.view[match.end() : match.end() + 1] == "/"  # "2.5 in/hr"
+    may_be_word = gap and unit in vocabulary.UNITS_WITHOUT_SPACE and not is_rate
+    if may_be_word and not _is_spaced_unit(scan, match.end(), unit):
         return None
     if not gap and (scan.context.after_code or (len(unit) == 1 and _is_other_letter(scan, match))):
         return None
@@ -110,6 +112,16 @@ def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
     scan.emit("million" if _is_millions(scan, match) else name, match.start(3), match.end(3))
     scan.context.note_number()
     return end_of_unit(scan, match.end())
+
+
+def _read_years(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "the 10y yield" and "fixed for 30y"."""
+    following = scan.next_word(match.end())
+    is_adjective = following.islower() and following not in ("ago", "old")
+    one = is_adjective or is_one(match.group(1))
+    scan.emit(f"{amount_words(match.group(1))} year{'' if one else 's'}", *match.span())
+    scan.context.note_number()
+    return match.end()
 
 
 def _read_binary_size(scan: ScanState, match: re.Match[str]) -> int:
@@ -355,6 +367,20 @@ def _is_in_feet(scan: ScanState, match: re.Match[str]) -> bool:
     return following in vocabulary.WORDS_AFTER_FEET or bool(_FEET_BEHIND.search(scan.view, 0, match.start()))
 
 
+def _read_angle(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the 40°42'46" of "40°42'46"N", in degrees, minutes and seconds."""
+    for group, one in ((1, "degree"), (2, "minute"), (3, "second")):
+        number = match.group(group)
+        if number:
+            words = f"{amount_words(number)} {one}{'' if is_one(number) else 's'}"
+            scan.emit(words, match.start(group), match.end(group) + 1)
+    scan.context.note_number()
+    if match.group(4):
+        scan.emit(vocabulary.DIRECTIONS[match.group(4)], *match.span(4))
+        note_english_word(scan.context, match.group(4))
+    return match.end()
+
+
 def _read_minute_of_match(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "23'" and "90+2'" of a football match."""
     minute, added = match.groups()
@@ -427,6 +453,7 @@ DIGIT_RULES = compile_rules(
     # 5'10", "6 ft 2 in"
     (r"(\d{1,2})' ?(\d{1,2})(?:\"|'')", _read_height),
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
+    (r"(\d{1,3})° ?(\d{1,2})' ?(?:(\d{1,2}(?:\.\d{1,4})?)(?:\"|'') ?)?([NSEW](?!\w))?", _read_angle),
     (r"(\d{1,3})(?:\+(\d{1,2}))?'(?!\w)", _read_minute_of_match),
     (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
     (r"(\d{1,4}(?:\.\d{1,2})?)/(?=\d{1,4}(?:\.\d{1,2})? ?[KMGT]i?B(?!\w))", _read_part_of_size),
@@ -436,6 +463,11 @@ DIGIT_RULES = compile_rules(
     (rf"({DECIMAL}) ?%", _read_percent),
     (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
     (r"([1-4]\d\d)([CF])(?!\w)", _read_oven_heat),
+    (
+        r"(\d{1,2})y(?= (?:ago|bonds?|fixed|loan|mortgage|notes?|old|swaps?|term|treasury|warranty|yields?)\b"
+        r"|[.,;)]|\Z)",
+        _read_years,
+    ),
     (rf"({DECIMAL})({any_of(_BINARY_SIZES)})(?!\w)", _read_binary_size),
     # "2m 30s"; then "5m ago"
     (
