@@ -196,6 +196,15 @@ def _read_date_pattern(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_period(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "3Q25" and "1H 2026"."""
+    part = {"Q": "quarter", "H": "half"}[match.group(2)]
+    scan.emit(f"{numbers.ordinal(int(match.group(1)))} {part}", match.start(), match.end(2))
+    scan.emit(numbers.year(_full_year(int(match.group(3)))), *match.span(3))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_fiscal_year(scan: ScanState, match: re.Match[str]) -> int:
     """Read "FY 2025" or "FY '25"."""
     number = int(match.group(1))
@@ -399,6 +408,7 @@ DIGIT_RULES = compile_rules(
         _read_iso_time,
     ),
     (r"([12]\d{3})([-/])(\d{1,2})\2(\d{1,2})(?![\w/-])", _read_iso_date),
+    (r"((?:[12](?=H)|[1-4](?=Q)))([QH]) ?'?((?:20)?\d\d)(?!\w)", _read_period),
     (r"((?:19|20)\d\d)-?W([0-5]\d)(?!\w)", _read_week_of_year),
     (r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?!\w|\.\d)", _read_dotted_date),
     (r"([0-3]\d)\.([0-3]\d)\.([0-4]\d)(?!\w|\.\d)", _read_dotted_date),

@@ -36,7 +36,7 @@ AMOUNT_AHEAD = re.compile(r" +[\"'(*_~<>+-]*[$£€¥₹]?[\w.]")
 _STATUS_BEHIND = PatternBehind(
     r"\b(?:status|state|stage|phase|reason|marked|shows?|showing)\b[^.;!?]{0,20}\Z", re.IGNORECASE
 )
-_NUMERALS_OF_SEQUELS = frozenset(("VI", "VII", "VIII", "IX", "XII", "XIII", "XIV", "XVI"))
+_NUMERALS_OF_SEQUELS = frozenset(("VI", "VII", "VIII", "IX", "XI", "XII", "XIII", "XIV", "XV", "XVI", "XVII"))
 _END_OF_TITLE = re.compile(r" (?:at|on|in|is|was|with|for|starts|begins|plays|showing)\b|[.,;:!?)]|\Z")
 _CENTURY_AHEAD = re.compile(r" (?:century|centuries|c\.)")
 _PLURAL_SUFFIX = r"(?:e?s|ren)"
@@ -241,6 +241,13 @@ def _read_name_with_underscores(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_joined_words(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "NullPointerException" and "getUserById" word by word."""
+    ENGLISH_SPELLER.read_address_word(scan, *match.span())
+    note_english_word(scan.context, "name")
+    return match.end()
+
+
 ADDRESS_RULES = compile_rules(
     *ENGLISH_SPELLER.address_rows(_ADDRESS_PATTERNS),
     (rf"[\w-]{{1,60}}\.(?:{any_of(vocabulary.FILE_TYPES)})(?![\w-]|\.\w)", ENGLISH_SPELLER.read_address),
@@ -279,6 +286,9 @@ LETTER_RULES = (
         (rf"([^\W\d_]{{2,40}})\(({_PLURAL_SUFFIX})\)(?!\w)", _read_optional_plural),
     ),
     *_CAPITAL_WORD_RULES,
-    *compile_rules((rf"(?:{_MIXED_CASE_ACRONYM})(?!\w)", _read_mixed_case_acronym)),
+    *compile_rules(
+        (rf"(?:{_MIXED_CASE_ACRONYM})(?!\w)", _read_mixed_case_acronym),
+        (r"(?:[A-Z][a-z]+(?:[A-Z][a-z]+){2,6}|[a-z]{3,20}(?:[A-Z][a-z]+){1,6})(?![\w'])", _read_joined_words),
+    ),
     *_INITIALISM_RULES,
 )

@@ -52,6 +52,7 @@ _MIN_TYPED = 3  # digits
 _BRACKETED_STATUS = re.compile(
     r"\b(?:error|limit|failed|failing|timeout|denied|rejected|throttled|blocked)[^.;!?]{0,12}\([45]\d\d\)"
 )
+_VERSION_BEHIND = re.compile(r"(?<![\d.])\d{1,4}\.\d{1,3}\.\d{1,3}\Z")
 _CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
 
 
@@ -264,6 +265,8 @@ def _read_range(scan: ScanState, match: re.Match[str]) -> int | None:
     after_time = scan.context.after_number or scan.context.previous_word in vocabulary.WORDS_OF_TIME
     if not after_time or (scan.words and scan.words[-1].punctuation):
         return None
+    if _VERSION_BEHIND.search(scan.view, max(0, match.start() - 14), match.start()):  # "6.5.0-14"
+        return None
     dash = match.start() + len(match.group()) - len(match.group().lstrip())
     if scan.view[dash - 1 : dash] == "/":  # "+412/-88"
         return None
@@ -345,6 +348,16 @@ def _read_for(scan: ScanState, match: re.Match[str]) -> int:
     return match.start() + 1
 
 
+def _read_multiple(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "x2" of "Large fries x2"."""
+    if scan.view[match.start() - 1 : match.start()] != " " or scan.context.after_phone:
+        return None
+    scan.emit("times", match.start(), match.start(1))
+    scan.emit(numbers.cardinal(int(match.group(1))), *match.span(1))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_by(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "x" of "48 cols x 1.2M rows"."""
     if not _COUNT_BEHIND.search(scan.view, max(0, match.start() - 20), match.start()):
@@ -359,7 +372,8 @@ LETTER_RULES = compile_rules(
     (r"[Rr]ev\.? (?=[A-Z](?![\w.'])|\d)", read_as("revision")),
     (r"x(?= ?\d{1,3} ?(?:d|days?|wks?|weeks?|mos?|months?|nights?|doses?|yrs?|years?)\b)", _read_for),
     (r"([A-Z]{1,2})(\d{1,3})-(?=\1(\d{1,3})(?![\w-]))", _read_first_code_of_range),
-    (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
+    (r"x(\d{1,3})(?![\w.,:/-]\d|\w)", _read_multiple),
+    (r"(?!V(?:4|6|8|10|12)(?![\w.]\d))[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
 )
 DIGIT_RULES = compile_rules(
     (rf"({_IDIOMATIC_NUMBER})(?![\w%-]|[.,:/]\d)", _read_idiomatic_number),

@@ -73,6 +73,10 @@ _FRACTIONS = numbers.FRACTIONS | {
 }
 _UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a mile"
 _INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
+_DWELLINGS = frozenset(("flat", "unit", "apt", "apartment", "suite", "shop"))
+_FEW_BEHIND = re.compile(r"(?<![\w.,$£€])\d{1,2}\Z")  # "3/$10"
+_SIZE_OF_MEMORY_BEHIND = re.compile(r"\d ?[GTM]B\Z")  # "16GB/512GB"
+_SIZE_OF_MEMORY_AHEAD = re.compile(r"/\d{1,4} ?[GTM]B\b")
 _MAX_WORD_CHARACTERS = 40  # of the word before a slash
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
 _ARTICLE_AHEAD = re.compile(r" an? [a-z]")
@@ -160,7 +164,7 @@ def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
     context = scan.context
     if match.group() == "24/7":
         words = "twenty four seven"
-    elif context.previous_word == "flat":
+    elif context.previous_word in _DWELLINGS and first <= 99 >= second:
         words = f"{numbers.cardinal(first)} slash {numbers.cardinal(second)}"
     elif _is_part_of_sequence(scan, match):
         words = f"{numbers.cardinal(first)} of {numbers.cardinal(second)}"
@@ -384,9 +388,19 @@ def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | No
         word = "and"
     elif _ONE_OF_MONEY_AHEAD.match(scan.view, start):
         word = "per"
+    elif _FEW_BEHIND.search(scan.view, max(0, start - 3), start):
+        word = "for"
+    elif _is_between_sizes_of_memory(scan, start):
+        scan.punctuate(",")
+        return match.end()
     scan.emit(word, start, match.end())
     scan.context.previous_word, scan.context.after_number = word, False
     return match.end()
+
+
+def _is_between_sizes_of_memory(scan: ScanState, at: int) -> bool:
+    behind = _SIZE_OF_MEMORY_BEHIND.search(scan.view, max(0, at - 6), at)
+    return behind is not None and _SIZE_OF_MEMORY_AHEAD.match(scan.view, at) is not None
 
 
 def _read_slash_before_time(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -454,6 +468,13 @@ def _read_path(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_path_with_query(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "/api/orders?id=88"."""
+    if match.start() and scan.view[match.start() - 1] not in " (\"'`":
+        return None
+    return ENGLISH_SPELLER.read_address(scan, match)
+
+
 def _read_slash_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
     """Read "w/", "c/o" or "N/A"; "a/c" is an account or air conditioning."""
     word = vocabulary.SLASH_ABBREVIATIONS[match.group().lower()]
@@ -487,6 +508,7 @@ DIGIT_RULES = compile_rules(
 SCORE_LINE_RULES = compile_rules((r"(\d{1,2})/(\d{1,2})/(\d{1,2})(?![\w/]|\.\d)", _read_score_line))
 SYMBOL_RULES = compile_rules(
     (r"/(?=[$£€]?\d)", _read_slash_before_number),
+    (r"/(?:[\w.-]{1,40}/){0,12}[\w.-]{0,40}\?[\w.-]{1,40}=[\w=&%.+-]{1,120}", _read_path_with_query),
     (rf"/(?:{any_of(vocabulary.FOLDERS)})(?:/(?:[\w-]|\.(?=\w)){{1,60}}){{1,12}}(?![\w/])", _read_path),
     (
         r"/(?:[a-z][a-z-]*|v\d{1,2}(?=/))(?:/(?:[a-z][a-z-]*|v\d{1,2}(?=/)|\d{1,12}))*(?![\w/]|\.\w)",

@@ -24,6 +24,7 @@ _SCREEN_AHEAD = re.compile(
     rf"(?:,? (?:or|and|to|vs\.?)(?: an?| the)? {DECIMAL}\")*"
     rf"(?: (?:[A-Z\d][\w+-]*|{_SCREEN_ADJECTIVES})){{0,3}} (?:{_SCREENS})\b"
 )
+_PICTURE_AHEAD = re.compile(r" (?:\d{3,4}p|[48]K|\d{2,3} ?Hz|OLED|QLED|LED|LCD|IPS|Retina)\b")
 _FEET_BEHIND = re.compile(r"\d'(?: ?\d{1,2}\")?(?!\w)")
 _OPEN_QUOTE_BEHIND = re.compile(r"(?<![^\s(\[])\"[^\"]*\Z")
 _END_OF_LENGTH = re.compile(rf" (?:{_SCREENS}|and|or|to|by|of|in|above|below|from|at|per)\b|[,.;:!?)]|\Z")
@@ -36,6 +37,8 @@ _OTHER_SIZE_AHEAD = re.compile(
     rf"(?:,? (?:or|and|to|vs\.?)(?: an?| the| your)? {DECIMAL}[ -]?(?:{UNIT}))+"
     rf" (?:version|model|option|one|{any_of(vocabulary.MEASURED_NOUNS)})\b"
 )
+_SPOON_AHEAD = re.compile(r"\. [a-z]")  # "1 t. sugar"
+_BRACKET_AHEAD = re.compile(r"\.?\) ")
 _COUNTS = vocabulary.WORDS_BEFORE_UNITS - vocabulary.WORDS_BEFORE_ONE - {"of", "some"} | {"one"}
 _SIZE_BEHIND = re.compile(r"\d ?[x×] ?\Z")  # "12 x 16 ft. deck"
 _NAME_AHEAD = re.compile(r" +[A-Z\d]")
@@ -72,6 +75,14 @@ _FOOTBALL = re.compile(
     r"|header|free kick|stoppage|winner|offside|corner kick|substitut\w+)\b",
     re.IGNORECASE,
 )
+
+
+def _read_open_amount(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "45+ mph"."""
+    scan.emit(f"{amount_words(match.group(1))} plus", match.start(), match.end(1) + 1)
+    scan.emit(vocabulary.UNITS[match.group(2)][1], *match.span(2))
+    scan.context.note_number()
+    return end_of_unit(scan, match.end())
 
 
 def _read_percent(scan: ScanState, match: re.Match[str]) -> int:
@@ -164,6 +175,9 @@ def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
     following = scan.next_word(end)
     if following in vocabulary.MEASURED_NOUNS and scan.view[end : end + 1] == " ":
         return True
+    bracketed = _BRACKET_AHEAD.match(scan.view, match.end())  # "1 (15 oz.) can"
+    if bracketed and scan.next_word(bracketed.end()) in vocabulary.MEASURED_NOUNS:
+        return True
     if _OTHER_SIZE_AHEAD.match(scan.view, end):
         return True
     if previous in _COUNTS and is_counted(following):  # "two 30 min. sets"
@@ -180,6 +194,8 @@ def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
     named = context.identifier_expected or context.code_words_left or context.previous_capitalized
     is_direction = unit == "W" and _INITIAL_AHEAD.match(scan.view, end)
     continues = scan.view[end : end + 1] == "-" or _NAME_AHEAD.match(scan.view, end)  # "5 t-shirts"
+    if unit == "t" and _SPOON_AHEAD.match(scan.view, end):
+        return False
     is_voltage = unit == "V" and _CURRENT_AHEAD.match(scan.view, end)
     return unit in _SPACED_LETTERS and not (named or is_direction or (continues and not is_voltage))
 
@@ -340,7 +356,7 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     following = scan.next_word(end)
     before_noun = following.islower() and following not in WORDS_AFTER_LENGTHS
     quoted = sign == "'" or _OPEN_QUOTE_BEHIND.search(scan.view, 0, match.end(1))
-    on_screen = sign == '"' and _SCREEN_AHEAD.match(scan.view, end)
+    on_screen = sign == '"' and (_SCREEN_AHEAD.match(scan.view, end) or _PICTURE_AHEAD.match(scan.view, end))
     after_article = previous in ("a", "an") and (following.islower() or on_screen)
     # 'two 16" pizzas', 'the 65" Samsung'
     counted = not quoted and (
@@ -463,6 +479,11 @@ DIGIT_RULES = compile_rules(
     (rf"({DECIMAL}) ?%", _read_percent),
     (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
     (r"([1-4]\d\d)([CF])(?!\w)", _read_oven_heat),
+    (r"(\d{2,3}\.\d)(F)(?!\w)", _read_degrees),
+    (
+        rf"({DECIMAL})\+ ?({any_of(unit for unit in vocabulary.UNITS if len(unit) > 1)})(?![\w/])",
+        _read_open_amount,
+    ),
     (
         r"(\d{1,2})y(?= (?:ago|bonds?|fixed|loan|mortgage|notes?|old|swaps?|term|treasury|warranty|yields?)\b"
         r"|[.,;)]|\Z)",
