@@ -225,7 +225,7 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
         and not following.isdigit()
         and (scan.context.after_number or scan.context.previous_word in _BEFORE_EXPERIENCE)
     ):
-        spoken = "experience"
+        spoken = "expected" if scan.view[match.start() - 2 : match.start()] == "% " else "experience"
     is_word = word in vocabulary.AMBIGUOUS_ABBREVIATIONS and not (following.islower() or following.isdigit())
     if is_word and kind is AbbreviationKind.MAY_END_SENTENCE:
         return None
@@ -380,7 +380,7 @@ LETTER_RULES = (
         # "No.5", which is no domain; then any word of the vocabulary; then "x7", an extension
         (r"([Nn]o)(\.)(?=\d)", _read_abbreviation),
         (r"([A-Za-z]{1,6})(\.?)(?!\w)(?!'\w)", _read_abbreviation),
-        (r"(x)()(?=\d)", _read_abbreviation),
+        (r"(x)(\.?)(?=\d)", _read_abbreviation),
     ),
     *compile_capital_rules(
         (r"[A-Z]{2,3}(?![\w'])", read_province),

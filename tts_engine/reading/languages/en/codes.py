@@ -27,6 +27,7 @@ _HYPHENATED_COMPOUND = re.compile(
 )
 _NUMBER_AND_ACRONYM = re.compile(rf"\d{{1,2}}-(?:{any_of(vocabulary.PRONOUNCED_ACRONYMS)})\d?")  # "16-SEER2"
 _MIN_GROUPED_CHARACTERS = 9  # of a mixed code that is read in groups of three or four
+_YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _TWO_DIGITS = frozenset(map(str, range(1, 100)))  # "caller #12" is twelve
 _ROOMS = frozenset(("suite", "room", "apartment", "unit", "box"))
 _NUMBER_AND_LETTER = re.compile(r"[1-9]\d?[A-Z]|[A-Z]-?[1-9]\d?")  # "unit #12B", "room B-12"
@@ -197,6 +198,8 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
     if not context.code_words_left and not (context.identifier_expected and count > 2):
         return None
     if context.previous_word in vocabulary.WORDS_BEFORE_PAIRED_DIGITS and count == 3:
+        return None
+    if _YEAR.fullmatch(text) and context.previous_word in vocabulary.WORDS_BEFORE_YEARS:
         return None
     if count < 4 and _QUEUE_AHEAD.match(scan.view, match.end()):
         return None

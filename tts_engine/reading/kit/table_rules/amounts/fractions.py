@@ -100,6 +100,9 @@ class TableFractions:
         gender = unit or self._context.gender_of_counted(scan, noun_at, 1)
         words = dict(zip(("", "f", "n"), forms, strict=False)).get(gender, forms[0])
         words = self._table.inflected(words, previous)
+        article, _, rest_of_words = words.partition(" ")
+        if rest_of_words and article == previous:  # "een ½ liter"
+            words = rest_of_words
         if match["unit"]:
             words += " " + self._table.noun_form(self._table.units[match["unit"]], 1, "genitive")
         scan.emit(words, *match.span())

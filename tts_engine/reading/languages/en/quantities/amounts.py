@@ -39,7 +39,8 @@ _REPLIES = frozenset(
 _STATUS_BEHIND = PatternBehind(
     r"\b(?:(?:return(?:ed|s|ing)?|(?:respond|answer|fail)(?:ed|s)? with|answer(?:ed|s)?|status|threw|throws?"
     r"|HTTP(?:/[123](?:\.\d)?)?)(?: an?)?|(?:got|gets?|gives?|gave|saw|sees?|hits?|receiv(?:ed|es?)) an?)"
-    r"(?: HTTP)? \Z"
+    r"(?: HTTP)? \Z",
+    re.IGNORECASE,
 )
 # "chmod 755", "kill -9 4312", "errno 111", "sshd[811]"
 _TYPED_BEHIND = PatternBehind(

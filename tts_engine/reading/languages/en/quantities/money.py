@@ -12,7 +12,7 @@ from . import number_words as numbers
 from .number_words import DECIMAL, amount_words, is_one, plain_decimal, whole_words
 
 _MAGNITUDE = (
-    r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|Cr|MM|mm"
+    r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|tn|Cr|MM|mm"
     r"|[kKmMBT](?!['\w]|/[^a-z]|-[^$€£¥₹\d]))(?!\w))?"
 )
 # Only beside a currency: "49,90", "1.250,00", "1 250,00", "1'250.00" and "1.250.000".

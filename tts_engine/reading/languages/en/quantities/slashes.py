@@ -74,6 +74,8 @@ _FRACTIONS = numbers.FRACTIONS | {
 _UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a mile"
 _INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
 _DWELLINGS = frozenset(("flat", "unit", "apt", "apartment", "suite", "shop"))
+_PRICE_BEHIND = re.compile(r"[$£€][\d.,]{1,12}\Z")
+_MANY_AHEAD = re.compile(r"/[\d,]{1,9}[kKM]? [a-z]{3}")
 _FEW_BEHIND = re.compile(r"(?<![\w.,$£€])\d{1,2}\Z")  # "3/$10"
 _SIZE_OF_MEMORY_BEHIND = re.compile(r"\d ?[GTM]B\Z")  # "16GB/512GB"
 _SIZE_OF_MEMORY_AHEAD = re.compile(r"/\d{1,4} ?[GTM]B\b")
@@ -380,7 +382,10 @@ def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | No
     if not scan.context.after_number:
         return _read_slash_before_time(scan, match)
     word, start = "or", match.start()
-    if _VOLUME_AHEAD.match(scan.view, start) and _CONCENTRATION_BEHIND.search(scan.view, start):
+    is_concentration = _VOLUME_AHEAD.match(scan.view, start) and _CONCENTRATION_BEHIND.search(
+        scan.view, start
+    )
+    if is_concentration or _is_price_of_many(scan, start):
         word = "per"
     elif scan.view[start - 1].isdigit() and scan.view[match.end()].isdigit():
         word = "slash"
@@ -396,6 +401,12 @@ def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | No
     scan.emit(word, start, match.end())
     scan.context.previous_word, scan.context.after_number = word, False
     return match.end()
+
+
+def _is_price_of_many(scan: ScanState, at: int) -> bool:
+    """Whether a slash is that of "$15/1M tokens"."""
+    behind = _PRICE_BEHIND.search(scan.view, max(0, at - 14), at)
+    return behind is not None and _MANY_AHEAD.match(scan.view, at) is not None
 
 
 def _is_between_sizes_of_memory(scan: ScanState, at: int) -> bool:

@@ -14,6 +14,7 @@ from . import number_words as numbers
 from .number_words import DECIMAL, amount_words, is_one
 
 UNIT = any_of(vocabulary.UNITS)
+_LONG_UNIT = any_of(unit for unit in vocabulary.UNITS if len(unit) > 1)
 _BINARY_SIZES = {"Ki": "kibibyte", "Mi": "mebibyte", "Gi": "gibibyte", "Ti": "tebibyte"}
 _RATE = any_of(vocabulary.RATE_UNITS)
 LENGTH_WORDS = rf"(?:in diameter|{any_of(vocabulary.LENGTH_WORDS)})"
@@ -191,7 +192,8 @@ def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
 def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
     """Whether a letter after a number and a blank is a unit, as in "340 g"; not in "apartment 5 L"."""
     context = scan.context
-    named = context.identifier_expected or context.code_words_left or context.previous_capitalized
+    after_name = context.previous_capitalized and not context.after_colon
+    named = context.identifier_expected or context.code_words_left or after_name
     is_direction = unit == "W" and _INITIAL_AHEAD.match(scan.view, end)
     continues = scan.view[end : end + 1] == "-" or _NAME_AHEAD.match(scan.view, end)  # "5 t-shirts"
     if unit == "t" and _SPOON_AHEAD.match(scan.view, end):
@@ -469,6 +471,7 @@ DIGIT_RULES = compile_rules(
     # 5'10", "6 ft 2 in"
     (r"(\d{1,2})' ?(\d{1,2})(?:\"|'')", _read_height),
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
+    (r"(\d)-(?:ft|foot)-(\d{1,2})(?!\w)", _read_height),
     (r"(\d{1,3})° ?(\d{1,2})' ?(?:(\d{1,2}(?:\.\d{1,4})?)(?:\"|'') ?)?([NSEW](?!\w))?", _read_angle),
     (r"(\d{1,3})(?:\+(\d{1,2}))?'(?!\w)", _read_minute_of_match),
     (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
@@ -481,7 +484,7 @@ DIGIT_RULES = compile_rules(
     (r"([1-4]\d\d)([CF])(?!\w)", _read_oven_heat),
     (r"(\d{2,3}\.\d)(F)(?!\w)", _read_degrees),
     (
-        rf"({DECIMAL})\+ ?({any_of(unit for unit in vocabulary.UNITS if len(unit) > 1)})(?![\w/])",
+        rf"({DECIMAL})\+ ?({_LONG_UNIT})(?![\w/])",
         _read_open_amount,
     ),
     (
