@@ -26,7 +26,7 @@ _END = r"(?![\w^])"
 _EQUATION = re.compile(
     rf"(?<![\w.])(?={_SPECIES})[^\n=<>→⟶⇌↔-]{{1,120}}?{_ARROW} ?{_SPECIES}(?: ?\+ ?{_SPECIES}){{0,8}}{_END}"
 )
-_ELEMENT = re.compile("[A-Z][a-z]?")
+_SYMBOL = re.compile("[A-Z][a-z]?")
 _SIDES = re.compile(
     rf"{_SPECIES}(?: ?\+ ?{_SPECIES}){{0,8}} ?{_ARROW} ?{_SPECIES}(?: ?\+ ?{_SPECIES}){{0,8}}\Z"
 )
@@ -56,7 +56,7 @@ def find_chemistry(view: str) -> Iterator[tuple[int, int, FormulaNode]]:
 
 def _has_same_elements(equation: str) -> bool:
     """Whether both sides have the same elements, unlike those of "gate B22→C14"."""
-    sides = [frozenset(_ELEMENT.findall(side)) for side in re.split(_ARROW, equation)]
+    sides = [frozenset(_SYMBOL.findall(side)) for side in re.split(_ARROW, equation)]
     return len(frozenset(sides)) == 1
 
 

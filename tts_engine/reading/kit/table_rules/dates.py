@@ -58,6 +58,7 @@ class TableDates:
         self._weekday_names = {name.lower() for name in table.weekdays.values()}
         self._times = self.times_type(table, numbers, speller)
         self._weekdays = TableWeekdays(table, self._months)
+        self._unit_plurals = table.unit_plurals
         date, to = r"(?<!\d)\d{1,2}[/-]\d{1,2}", any_of(table.day_joints) or "(?!)"
         self._date_ahead = LazyPattern(rf" (?:{to}) {date}(?![\w/-])")
         self._date_behind = LazyPattern(rf"{date} (?:{to}) \Z")
@@ -340,7 +341,7 @@ class TableDates:
         following = scan.next_word(match.end()).lower()
         if following and match.group() in table.fractions:  # "del 1/3 de los clientes"
             announced &= following in table.function_words and following not in table.partitives
-        is_amount = following in table.unit_plurals or following in table.units  # "em 3/5 dias"
+        is_amount = following in self._unit_plurals or following in table.units  # "em 3/5 dias"
         announced &= not is_amount or scan.context.previous_word in self._weekday_names  # "gio. 15/1 ore 8"
         if "-" in match.group():
             rises = int(match["day"]) < int(match["month"])
