@@ -26,20 +26,8 @@ MAX_CLAUSE_CHARACTERS = 400  # a clause without a boundary is cut after so many 
 MAX_LINK_TEXT_CHARACTERS = 120  # longest text between [ and ] for whose end a boundary waits
 _URI_SCHEMES = frozenset({"http", "https", "ftp", "mailto", "tel", "sip", "sips", "ws", "wss"})
 # Before the port of "localhost:8080"
-_HOSTS = frozenset(
-    {
-        "localhost",
-        "redis",
-        "postgres",
-        "postgresql",
-        "mysql",
-        "mongo",
-        "mongodb",
-        "kafka",
-        "rabbitmq",
-        "nginx",
-        "etcd",
-    }
+SERVICE_NAMES = frozenset(
+    "localhost redis postgres postgresql mysql mongo mongodb kafka rabbitmq nginx etcd".split()
 )
 _RANGE_DASH = re.compile(r"(?<=\d)[-–](?=[^\W\d])")
 _CANDIDATE_MARK = re.compile(r"[,;:!?.—–\n。！？；：，、-]")
@@ -342,7 +330,7 @@ def _decide_mark(
 
 def _needs_next_letter(word: str, mark: str, rules: BoundaryRules) -> bool:
     lower = word.lower()
-    is_drive_or_scheme = len(word) == 1 or lower in _URI_SCHEMES | _HOSTS  # "C:\Users", "https://"
+    is_drive_or_scheme = len(word) == 1 or lower in _URI_SCHEMES | SERVICE_NAMES  # "C:\Users", "https://"
     is_weekday = lower in rules.weekdays or word in rules.listed_weekdays
     return is_weekday or (mark == ":" and is_drive_or_scheme)
 

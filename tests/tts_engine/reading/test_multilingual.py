@@ -542,7 +542,7 @@ def test_a_generation_is_bounded_and_ends_with_a_sentence(written: tuple[str, st
             said_s = 0.0
     assert said_s == 0.0
     assert all(
-        segment.words or opener.ending is BoundaryKind.CLAUSE or opener.ending is BoundaryKind.FORCED
+        segment.words or opener.ending in (BoundaryKind.CLAUSE, BoundaryKind.ELLIPSIS, BoundaryKind.FORCED)
         for opener, segment in pairwise(found)
     )
 

@@ -27,7 +27,7 @@ from vivavoce.tts_engine.reading.unicode_scripts import ALL_SCRIPTS
 from vivavoce.tts_engine.segmenter import Segmenter
 
 MAX_CALLS_OF_ORDINARY_TEXT = 23  # for a character
-MAX_CALLS = 450  # for a character of any text; "½" in Spanish takes 400
+MAX_CALLS = 300  # for a character of any text; "½" in English takes 270
 MAX_COMPILED = 20  # patterns beside the rules, at most 3 ms each
 CHARACTERS = 600  # more than the longest clause
 # Those of the units whose characters take the most calls, and one of each other kind.

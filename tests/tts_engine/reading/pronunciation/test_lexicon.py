@@ -49,7 +49,7 @@ def said(text: str) -> str:
         ("nginxes and phpnginx", "nginxes and phpnginx."),
         ("nginx's log", "engine x's log."),
         ("An nginx-based proxy", "An engine x based proxy."),
-        ("SQL, not Sql", "sequel, not Sql."),
+        ("SQL, not Sql", "sequel, not S Q L."),
         ("Polish it. Polish shoes. polish it.", "Poe lish it. Poe lish shoes. polish it."),
         ("C++ and C", "see plus plus and C."),
         ("Siobhan!", "/ʃɪˈvɔːn/!"),

@@ -26,6 +26,7 @@ _END = r"(?![\w^])"
 _EQUATION = re.compile(
     rf"(?<![\w.])(?={_SPECIES})[^\n=<>→⟶⇌↔-]{{1,120}}?{_ARROW} ?{_SPECIES}(?: ?\+ ?{_SPECIES}){{0,8}}{_END}"
 )
+_SYMBOL = re.compile("[A-Z][a-z]?")
 _SIDES = re.compile(
     rf"{_SPECIES}(?: ?\+ ?{_SPECIES}){{0,8}} ?{_ARROW} ?{_SPECIES}(?: ?\+ ?{_SPECIES}){{0,8}}\Z"
 )
@@ -46,10 +47,17 @@ def find_chemistry(view: str) -> Iterator[tuple[int, int, FormulaNode]]:
     for match in _TEX.finditer(view):
         yield match.start(), match.end(), _tree(view, match.start(1), match.end(1))
     for match in _EQUATION.finditer(view):
-        if any(map(str.isdigit, match.group())) and _SIDES.match(match.group()):
+        is_reaction = any(map(str.isdigit, match.group())) and _has_same_elements(match.group())
+        if is_reaction and _SIDES.match(match.group()):
             yield match.start(), match.end(), _tree(view, *match.span())
     for match in chain(_ION.finditer(view), _ORGANIC.finditer(view)):
         yield match.start(), match.end(), _tree(view, *match.span())
+
+
+def _has_same_elements(equation: str) -> bool:
+    """Whether both sides have the same elements, unlike those of "gate B22→C14"."""
+    sides = [frozenset(_SYMBOL.findall(side)) for side in re.split(_ARROW, equation)]
+    return len(frozenset(sides)) == 1
 
 
 def _tree(view: str, start: int, stop: int) -> FormulaRow:

@@ -14,7 +14,7 @@ from ..tokenizer import Grammar, ScanState, read_tokens
 from .chemistry import find_chemistry
 from .cursor import FormulaStep
 from .parser import FormulaParser
-from .signs import RELATIONS
+from .signs import GREEK, RELATIONS
 from .speaker import FormulaSpeaker, FormulaVoice
 from .tokens import FormulaToken, tokens_of
 from .tree import FormulaLeaf, FormulaNode, FormulaRow, LeafKind
@@ -48,6 +48,8 @@ _SET_SIGNS = frozenset(("union", "intersection", "and", "or"))
 _CLEAR = frozenset(("strong", "relation", "operator", "power", "index", "sign"))
 _MAX_PRODUCT = 2  # letters between dollars without a sign that shows mathematics
 _LONE = frozenset((">=", "<=", "!=", "≥", "≤", "≠", "⩾", "⩽"))
+# "2σ", "the α level"
+_LONE_GREEK = re.compile(rf"(?<![^\W\d_])[{''.join(GREEK)}](?![\w'])")
 _BEFORE_NUMBER = re.compile(r" ?[-+]?[$€£]?\.?\d")
 
 
@@ -63,14 +65,26 @@ class Formula:
 def find_formulas(view: str, *, names_lone: Callable[[str], bool] = bool) -> dict[int, Formula]:
     """Return the formulas of a view by their starts. ``names_lone``: whether a lone relation has words."""
     formulas = {formula.start: formula for formula in _tex_formulas(view)}
-    if not _TRIGGER.search(view):
-        return formulas
+    if _TRIGGER.search(view):
+        _add_formulas(view, formulas, names_lone)
+    for letter in _lone_letters(view):
+        if not _is_inside(formulas, letter.start):
+            formulas[letter.start] = letter
+    return formulas
+
+
+def _add_formulas(view: str, formulas: dict[int, Formula], names_lone: Callable[[str], bool]) -> None:
     for start, stop, tree in find_chemistry(view):
         if not _is_inside(formulas, start):
             formulas.setdefault(start, Formula(start, stop, tree))
     for formula in _plain_formulas(view, formulas, names_lone):
         formulas.setdefault(formula.start, formula)
-    return formulas
+
+
+def _lone_letters(view: str) -> Iterator[Formula]:
+    for match in () if view.isascii() else _LONE_GREEK.finditer(view):
+        leaf = FormulaLeaf(LeafKind.SIGN, GREEK[match.group()], *match.span())
+        yield Formula(*match.span(), leaf)
 
 
 def _is_inside(formulas: Mapping[int, Formula], at: int) -> bool:
@@ -206,7 +220,7 @@ class FormulaReader:
 
     def find(self, view: str) -> Mapping[int, Callable[[ScanState], int]]:
         """Return what reads the formulas of a view, by their starts; each returns where its formula ends."""
-        if not _TRIGGER.search(view) and ("$" not in view or view.count("$") < 2):
+        if view.isascii() and view.count("$") < 2 and not _TRIGGER.search(view):
             return {}
         found = find_formulas(view, names_lone=self._voice.words.signs.__contains__)
         return {start: self._reading(formula) for start, formula in found.items()}

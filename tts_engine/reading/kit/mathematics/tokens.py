@@ -21,6 +21,7 @@ _TOKEN = re.compile(
     rf"|(?P<heart>(?<= )<3(?![\w.]))"
     rf"|(?P<tag></?[A-Za-z][^<>\n]{{0,60}}>)"
     rf"|(?P<arrow><?-{{1,2}}>|<-(?![\d ])|===|!==|<=>|=>|[+*/-]=|\+\+|--|\|\||&&|<<|>>)"
+    r"|(?P<hexadecimal>0[xX][0-9A-Fa-f]+(?!\w))"
     rf"|(?P<science>\d+(?:\.\d+)?[eE][-+]?\d{{1,3}}(?!\w|\.\d))"
     rf"|(?P<quantity>(?:{_NUMBER}){_UNIT}(?![\w^/]))"
     rf"|(?P<number>(?:{_NUMBER})(?![.,:]\d))"

@@ -58,6 +58,7 @@ class TableDates:
         self._weekday_names = {name.lower() for name in table.weekdays.values()}
         self._times = self.times_type(table, numbers, speller)
         self._weekdays = TableWeekdays(table, self._months)
+        self._unit_plurals = table.unit_plurals
         date, to = r"(?<!\d)\d{1,2}[/-]\d{1,2}", any_of(table.day_joints) or "(?!)"
         self._date_ahead = LazyPattern(rf" (?:{to}) {date}(?![\w/-])")
         self._date_behind = LazyPattern(rf"{date} (?:{to}) \Z")
@@ -122,6 +123,10 @@ class TableDates:
             )
             rows.append((rf"(?P<day>\d\d)\.(?P<month>\d\d)\.(?P<year>\d\d){end}(?!\.\d)", self._read_date))
             counted = any_of({*table.unit_plurals, *(unit for unit in table.units if len(unit) > 1)})
+            end_of_range = r"(?=\d{1,2}/(?:0[1-9]|1[0-2])(?![\w/]))"
+            rows.append((rf"(?P<day>\d{{1,2}})(?P<joint> ?[-–] ?){end_of_range}", self._read_day_of_range))
+            if table.day_months:  # "gio. 15/1"
+                rows.append((r"(?P<day>\d{1,2})/(?P<month>[1-9])(?![\w/-])", self._read_announced_day))
             rows.append(
                 (
                     rf"(?P<day>\d{{1,2}})/(?P<month>0[1-9]|1[0-2])(?![\w/])(?! (?:{counted})(?!\w))",
@@ -160,7 +165,7 @@ class TableDates:
         """Return the rules of "7.06" and of the first day of "12-26.08" and "od 12 do 26 maja"."""
         months, joints = any_of(self._months), any_of(self._table.day_joints)
         month = rf"\.? (?i:{months})(?!\w){self.other_month_ahead}"
-        second = rf"(?=\d{{1,2}}(?:\.(?:0[1-9]|1[0-2])(?![\w,]|\.\d\d?(?!\d))|{month}))"
+        second = rf"(?=\d{{1,2}}(?:\.(?:0[1-9]|1[0-2])(?!\w|,\d|\.\d\d?(?!\d))|{month}))"
         counted = any_of((*self._table.units, *self._table.money, *self._table.magnitudes, "%"))
         # "1.02 т. г." has no unit.
         longer = any_of(short for short in self._table.abbreviations if "." in short) or "(?!)"
@@ -336,7 +341,8 @@ class TableDates:
         following = scan.next_word(match.end()).lower()
         if following and match.group() in table.fractions:  # "del 1/3 de los clientes"
             announced &= following in table.function_words and following not in table.partitives
-        announced &= following not in table.unit_plurals and following not in table.units  # "em 3/5 dias"
+        is_amount = following in self._unit_plurals or following in table.units  # "em 3/5 dias"
+        announced &= not is_amount or scan.context.previous_word in self._weekday_names  # "gio. 15/1 ore 8"
         if "-" in match.group():
             rises = int(match["day"]) < int(match["month"])
             is_range = rises and following and following not in table.function_words

@@ -84,6 +84,7 @@ class TableNormalizer:
                 *self._abbreviation_rows(),
                 *self._compounds.letter_rows(),
                 (rf"[^\W\d_]{{1,20}}'(?={self._elided})", self._read_word),
+                (r"(?<= )x(?=\d{1,2}(?![\w.,/-]))", self._read_multiple),
                 *self._codes.letter_rows(),
             ),
             digits=compile_rules(
@@ -273,6 +274,10 @@ class TableNormalizer:
     def _read_arrow(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "->" as the arrow."""
         return self._read_mark_as(scan, match, "→")
+
+    def _read_multiple(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "x" of "pizza x2"."""
+        return None if scan.context.after_number else self._read_mark_as(scan, match, "×")
 
     def _read_about(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "~" of "~20 min"."""

@@ -34,7 +34,7 @@ _BEFORE_EXPERIENCE = frozenset(("yr", "yrs", "year", "years", "work", "job", "pr
 _TRAIN_NUMBER_AHEAD = re.compile(r"\.? #?\d{3,6}(?![\d/-])")
 _WORK_BEHIND = PatternBehind(rf"\b(?:{any_of(vocabulary.NOUNS_BEFORE_HOURS_OF_WORK)})\.? \Z")
 _HOURS_OF_WORK = {"FT": "full time", "PT": "part time"}
-_ONE_BEHIND = PatternBehind(r"(?<!\d)(?<!\d )(?:1|\d/\d) \Z")  # "1 c.", "1/2 c."; not "1 1/2 c."
+_ONE_BEHIND = PatternBehind(r"(?<!\d)(?<!\d )(?<!\d  )(?:1|\d/\d) \Z")  # "1 c.", "1/2 c."; not "1 1/2 c."
 _UNITS_AFTER_PER = vocabulary.UNITS.keys() - {"in", "x"}
 
 
@@ -135,6 +135,24 @@ def _read_cups(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_cups_without_stop(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "c" of "2 c flour"; not of "section 5 c applies"."""
+    named = vocabulary.IDENTIFIED_NOUNS | vocabulary.NOUNS_BEFORE_LETTERS | vocabulary.REGULATORS
+    following = scan.next_word(match.end())
+    is_noun = following not in vocabulary.WORDS_AFTER_PRICES - {"of"}
+    return _read_cups(scan, match) if is_noun and scan.context.word_before_number not in named else None
+
+
+def _read_spoons(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "T." of "2 T. soy sauce", and the "t." of "1 t. sugar"."""
+    if not scan.context.after_number:
+        return None
+    spoon = "teaspoon" if match.group(1) == "t" else "tablespoon"
+    scan.emit(spoon if _ONE_BEHIND.search(scan.view, match.start()) else f"{spoon}s", *match.span())
+    note_english_word(scan.context, spoon)
+    return match.end()
+
+
 def _read_before_noun(scan: ScanState, match: re.Match[str]) -> int:
     """Read the "bus." of "3–5 bus. days" and the "med" of "med-rare"."""
     word = {"bus": "business", "med": "medium"}[match.group()[:3].lower()]
@@ -144,9 +162,10 @@ def _read_before_noun(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_interval(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "q6h" and "q4-6h" of a prescription."""
-    hours = " to ".join(amount_words(group) for group in match.groups() if group)
-    scan.emit(f"every {hours} hours", match.start(), match.end())
+    """Read "q6h" and "q4-6h" of a prescription, and "q5min"."""
+    low, high, unit = match.groups()
+    count = " to ".join(amount_words(group) for group in (low, high) if group)
+    scan.emit(f"every {count} {'hours' if unit == 'h' else 'minutes'}", *match.span())
     scan.context.note_number()
     return match.end()
 
@@ -206,7 +225,7 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
         and not following.isdigit()
         and (scan.context.after_number or scan.context.previous_word in _BEFORE_EXPERIENCE)
     ):
-        spoken = "experience"
+        spoken = "expected" if scan.view[match.start() - 2 : match.start()] == "% " else "experience"
     is_word = word in vocabulary.AMBIGUOUS_ABBREVIATIONS and not (following.islower() or following.isdigit())
     if is_word and kind is AbbreviationKind.MAY_END_SENTENCE:
         return None
@@ -320,8 +339,9 @@ _CONTRACTED = any_of(vocabulary.CONTRACTED_ABBREVIATIONS)
 _COUNTED = any_of(vocabulary.COUNTED_ABBREVIATIONS)
 _NOUNS_OF_NUMBERS = frozenset(("code", "codes", "number", "numbers", "no", "num"))  # "conf. code"
 _PERIODS = frozenset(("yr", "mo", "wk", "hr"))
-_BEFORE_PATIENT = frozenset(("the", "a", "this", "that", "each", "every", "new"))
+_BEFORE_PATIENT = frozenset(("", "the", "a", "this", "that", "each", "every", "new"))
 _CHAT = any_of(vocabulary.CHAT_ABBREVIATIONS)
+DIGIT_RULES = compile_rules((rf"(?=\d ?[a-z])(?:{_CHAT})(?![\w'])", _read_chat_abbreviation))
 LETTER_RULES = (
     *compile_capital_rules(
         (r"(?:NN[EW]|SS[EW]|E[NS]E|W[NS]W)(?!\w)", _read_wind),
@@ -337,10 +357,12 @@ LETTER_RULES = (
         (r"(wk|yr|sec)\.?(?= \d)", _read_numbered_period),
         (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
         (r"c\.(?= [a-z])", _read_cups),
+        (r"c(?= [a-z]{3})", _read_cups_without_stop),
+        (r"([Tt])\.(?= [a-z])", _read_spoons),
         (r"[Cc]\.(?= ?\d{3,4}\b)", read_as("circa")),
         (r"[Ll](a|o)(?:t|n|ng)\.?(?=:? ?-?\d{1,3}(?:\.\d+)?°)", _read_coordinate),
-        (r"pt\.?(?= [a-z])", _read_patient),
-        (r"q(\d{1,2})(?:[-–](\d{1,2}))?h(?!\w)", _read_interval),
+        (r"pt\.?(?= [a-z])|Pt\.?(?= (?:is|was|has|had|denies|reports?|states?)\b)", _read_patient),
+        (r"q(\d{1,2})(?:[-–](\d{1,2}))?(h|min)(?!\w)", _read_interval),
         (
             r"bus\.(?= (?:days?|hours|hrs)\b)|[Mm]ed(?:\.-?|-)(?= ?(?:rare|well|sized?|low|high|large)\b)",
             _read_before_noun,
@@ -358,7 +380,7 @@ LETTER_RULES = (
         # "No.5", which is no domain; then any word of the vocabulary; then "x7", an extension
         (r"([Nn]o)(\.)(?=\d)", _read_abbreviation),
         (r"([A-Za-z]{1,6})(\.?)(?!\w)(?!'\w)", _read_abbreviation),
-        (r"(x)()(?=\d)", _read_abbreviation),
+        (r"(x)(\.?)(?=\d)", _read_abbreviation),
     ),
     *compile_capital_rules(
         (r"[A-Z]{2,3}(?![\w'])", read_province),

@@ -28,6 +28,8 @@ _MEASURE_BEHIND = re.compile(
 _OF_PLACE_AHEAD = re.compile(r" of (?:the |our |here|there|this |that |downtown|town|[A-Z])")
 _REGION_AHEAD = re.compile(rf" (?:{any_of(vocabulary.REGIONS)}|(?:{any_of(vocabulary.SIDES_OF_PLACES)})s?)\b")
 _SPEED_AHEAD = re.compile(r" (?:at )?\d|[,.;]|\Z")
+_WAY_AHEAD = re.compile(r" on(?:to)? (?:the )?[A-Z\d]")
+_SPOUSE_AHEAD = re.compile(r"\.? (?:&|and) (?:Mrs?|Ms|Dr)\b")  # "Dr. & Mrs. Katz"
 _TURN_BEHIND = PatternBehind(
     r"\b(?:turn|bear|veer|keep|merge|swipe|(?:make|take|hang) an?|first|second|next|1st|2nd|3rd|sharp|slight"
     r"|(?:on|to) your) \Z",
@@ -47,7 +49,8 @@ def read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | No
     after_name = not after_break and (
         scan.context.previous_capitalized or _is_in_address(scan, word, following)
     )
-    if word in ("St", "Dr") and following.isupper() and not after_name:
+    is_couple = word == "Dr" and _SPOUSE_AHEAD.match(scan.view, match.end(1))
+    if is_couple or (word in ("St", "Dr") and following.isupper() and not after_name):
         scan.emit(vocabulary.ABBREVIATIONS[word][0], match.start(), match.end())
         note_english_word(scan.context, "saint")
         return match.end()
@@ -121,8 +124,9 @@ def read_province(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def read_turn(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "turn R on 5th" and "it's on your L"."""
-    if not _TURN_BEHIND.search(scan.view, match.start()):
+    """Read "turn R on 5th", "it's on your L" and "exit 12, L on Olive Way"."""
+    is_turn = scan.context.after_comma and _WAY_AHEAD.match(scan.view, match.end())
+    if not (is_turn or _TURN_BEHIND.search(scan.view, match.start())):
         return None
     word = {"R": "right", "L": "left"}[match.group()]
     scan.emit(word, *match.span())

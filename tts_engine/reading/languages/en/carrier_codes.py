@@ -1,4 +1,4 @@
-"""Rules of the numbers of carriers and offices: flights, containers, check digits, recalls, employers, USSD.
+"""Rules of the numbers of carriers and offices: flights, runways, containers, check digits, recalls, USSD.
 
 Source: IATA airline designators; ISO 6346 (four letters, the last one U, J or Z, six digits, a check digit).
 """
@@ -36,6 +36,16 @@ def _read_airline(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_airline_of_trip(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the letters of "rebooked on AC 8123, seat 7A", which are no airline's in other sentences."""
     return _read_airline(scan, match) if _TRIP.search(scan.view) else None
+
+
+def _read_runway(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "27L" of "runway 27L"."""
+    if scan.context.previous_word not in ("runway", "runways", "rwy"):
+        return None
+    ENGLISH_SPELLER.spell(scan, *match.span(1))
+    scan.emit({"L": "left", "R": "right", "C": "center"}[match.group(2)], *match.span(2))
+    scan.context.note_number()
+    return match.end()
 
 
 def _read_seat_range(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -105,6 +115,7 @@ DIGIT_RULES = compile_rules(
     (r"\d{1,20}(?:[*#]\d{1,20}){1,5}#(?!\w)|\d{1,20}(?:#\d{1,20}\*|\*\d{1,20}#)\d{1,20}(?!\w)", _read_dialed),
     (r"\d{1,20}\*(?![\w*])", _read_star_at_end),
     (r"(\d{1,3})([A-Z])[-–]([A-Z])(?!\w)", _read_seat_range),
+    (r"([0-3]?\d)([LRC])(?!\w)", _read_runway),
     # Check digit; the employer "47-3321806"; the recall "23V-412"
     (r"(?:\d{5,12}-\d|\d{2}-\d{7}|\d{2}[A-Z]-\d{3,6})(?![\w-]|[.,]\d)", read_code),
 )

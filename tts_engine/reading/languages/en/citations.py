@@ -9,13 +9,24 @@ from ...kit.lazy_pattern import PatternBehind
 from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from . import vocabulary
 from .quantities import number_words as numbers
-from .word_context import note_english_word
+from .word_context import note_english_word, read_as
 
 _PAGE_BEHIND = PatternBehind(
     r"(?:\b(?:p|pp|pg|para|sec|ch|v|vv|col)\.|\b(?:pages?|paragraphs?|sections?|lines?|verses?|columns?)|§§?)"
     r" ?[\d.]{1,7} ?\Z",
     re.IGNORECASE,
 )
+# "Fed. R. Civ. P. 12(b)(6)"
+_RULES_OF_COURT = {
+    "App": "appellate procedure",
+    "Bankr": "bankruptcy procedure",
+    "Civ": "civil procedure",
+    "Crim": "criminal procedure",
+    "Evid": "evidence",
+}
+# "347 U.S. 483", "550 F.3d 1023": the reporters that are no initials
+_SERIES = {"2d": "second", "3d": "third", "4th": "fourth"}
+_REPORTERS = {"F.": "F", "F. Supp.": "F Supp", "S. Ct.": "Supreme Court", "L. Ed.": "L E D"}
 _FOLLOWING = {"f": "and the next one", "ff": "and following"}
 
 
@@ -45,10 +56,32 @@ def _read_following_pages(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_rule_of_court(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "Fed. R. Civ. P." before the number of a rule."""
+    court = "federal " if match.group(1) else ""
+    scan.emit(f"{court}rule of {_RULES_OF_COURT[match.group(2)]}", *match.span())
+    note_english_word(scan.context, "rule")
+    return match.end()
+
+
+def _read_reporter(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "F.3d" of "550 F.3d 1023"."""
+    scan.emit(_REPORTERS[match.group(1)], *match.span(1))
+    if match.group(2):
+        scan.emit(_SERIES[match.group(2)], *match.span(2))
+    note_english_word(scan.context, "reporter")
+    return match.end()
+
+
 _BOOK = any_of(vocabulary.BOOKS_OF_THE_BIBLE)
 _VERSES = r"(\d{1,3}):(\d{1,3})(?: ?[-–] ?(\d{1,3}))?(?![\w:]|\.\d)(?! ?[AaPp]\.?[Mm])"
 LETTER_RULES = (
-    *compile_capital_rules((rf"()({_BOOK})\.? {_VERSES}", _read_verses)),
+    *compile_capital_rules(
+        (rf"()({_BOOK})\.? {_VERSES}", _read_verses),
+        (rf"(Fed\. ?)?R\. ?({any_of(_RULES_OF_COURT)})\. ?(?:P\. ?)?(?=\d)", _read_rule_of_court),
+        (rf"({any_of(_REPORTERS)}) ?({any_of(_SERIES)})?(?= \d)", _read_reporter),
+    ),
+    *compile_rules((r"nn?\. ?(?=\d)", read_as("note"))),
     *compile_rules((r"(ff?)(?:\.(?! [A-Z])|(?![\w.'-]))", _read_following_pages)),
 )
 DIGIT_RULES = compile_rules((rf"([123]) ({_BOOK})\.? {_VERSES}", _read_verses))

@@ -9,6 +9,7 @@ import re
 from ...kit.lazy_pattern import PatternBehind
 from ...kit.reading_context import CODE_CONTINUATION_WINDOW, ReadingContext
 from ...kit.tokenizer import ScanState, any_of, compile_rules
+from ...unicode_scripts import GREEK
 from . import vocabulary
 from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER, has_vowel, is_formula, phone_group_sizes, read_password, reads_as_word
@@ -19,11 +20,14 @@ _LETTER_OR_DIGIT_RUN = re.compile(r"[^\W\d_]+|\d+")
 _WORD_AND_YEAR = re.compile(r"[A-Z]?[a-z]+-(?:1[89]|20)\d\ds?")  # "mid-1990s", "pre-2020"
 _SHORT_WORDS = frozenset({"by", "in", "of", "on", "or", "to"})
 # "4-digit", and the oil "5W-30"
+_GREEK_LETTER = re.compile(f"[{GREEK}]")  # "2σ" has the letter's name
+_NAME_AND_YEAR = re.compile(r"[A-Z]{2,5}-?20[0-3]\d")  # "ES2022", "WWDC2025"
 _HYPHENATED_COMPOUND = re.compile(
     rf"(?:^|-)(?:[a-z]{{3,}}|{any_of(_SHORT_WORDS)})(?:-|$)|\A\d{{1,2}}W-\d\d\Z"
 )
 _NUMBER_AND_ACRONYM = re.compile(rf"\d{{1,2}}-(?:{any_of(vocabulary.PRONOUNCED_ACRONYMS)})\d?")  # "16-SEER2"
 _MIN_GROUPED_CHARACTERS = 9  # of a mixed code that is read in groups of three or four
+_YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _TWO_DIGITS = frozenset(map(str, range(1, 100)))  # "caller #12" is twelve
 _ROOMS = frozenset(("suite", "room", "apartment", "unit", "box"))
 _NUMBER_AND_LETTER = re.compile(r"[1-9]\d?[A-Z]|[A-Z]-?[1-9]\d?")  # "unit #12B", "room B-12"
@@ -195,6 +199,8 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     if context.previous_word in vocabulary.WORDS_BEFORE_PAIRED_DIGITS and count == 3:
         return None
+    if _YEAR.fullmatch(text) and context.previous_word in vocabulary.WORDS_BEFORE_YEARS:
+        return None
     if count < 4 and _QUEUE_AHEAD.match(scan.view, match.end()):
         return None
     if text in _TWO_DIGITS and context.previous_word in ("#", "number", "no", "nr", "num"):
@@ -212,7 +218,7 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_mixed(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read letters with digits: a code one by one, a name such as MP3 or Covid-19 as people say it."""
     text = match.group()
-    if not any(map(str.isdigit, text)) or not any(map(str.isalpha, text)):
+    if not any(map(str.isdigit, text)) or not any(map(str.isalpha, text)) or _GREEK_LETTER.search(text):
         return None
     code_expected = scan.context.code_words_left or scan.context.identifier_expected
     if scan.context.code_words_left and not _HYPHENATED_COMPOUND.search(text):
@@ -254,6 +260,9 @@ def _read_offer_code(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _is_code(scan: ScanState, text: str, runs: int) -> bool:
+    code_expected = scan.context.code_words_left or scan.context.identifier_expected
+    if _NAME_AND_YEAR.fullmatch(text) and not code_expected:
+        return False
     if _HYPHENATED_COMPOUND.search(text) or _NUMBER_AND_ACRONYM.fullmatch(text) or _STANDARD.fullmatch(text):
         return False
     if _NUMBER_AND_LETTER.fullmatch(text) and scan.context.previous_word in _ROOMS | {"#", "number", "or"}:
@@ -306,7 +315,9 @@ def _read_run_of_name(scan: ScanState, run: re.Match[str]) -> None:
 
 def _read_digits_of_name(scan: ScanState, run: re.Match[str]) -> None:
     digits = run.group()
-    if len(digits) == 3 and digits[0] != "0":
+    if len(digits) == 4 and digits[:2] == "20":
+        scan.emit(numbers.year(int(digits)), run.start(), run.end())
+    elif len(digits) == 3 and digits[0] != "0":
         scan.emit(numbers.house_number(int(digits)), run.start(), run.end())
     elif len(digits) > 2 or digits.startswith("0"):
         ENGLISH_SPELLER.spell_in_groups(scan, run.start(), run.end())

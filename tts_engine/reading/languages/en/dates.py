@@ -196,11 +196,36 @@ def _read_date_pattern(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_period(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "3Q25" and "1H 2026"."""
+    part = {"Q": "quarter", "H": "half"}[match.group(2)]
+    scan.emit(f"{numbers.ordinal(int(match.group(1)))} {part}", match.start(), match.end(2))
+    scan.emit(numbers.year(_full_year(int(match.group(3)))), *match.span(3))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_fiscal_year(scan: ScanState, match: re.Match[str]) -> int:
     """Read "FY 2025" or "FY '25"."""
     number = int(match.group(1))
     scan.emit("fiscal year", match.start(), match.start(1))
     scan.emit(numbers.year(number) if number > 99 else numbers.cardinal(number), match.start(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_week_of_year(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "2026-W48"."""
+    scan.emit(numbers.year(int(match.group(1))), *match.span(1))
+    scan.emit(f"week {numbers.cardinal(int(match.group(2)))}", match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_year_of_life(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "b. 1650" and "d. 1702"."""
+    scan.emit({"b": "born", "d": "died"}[match.group(1)], match.start(), match.end(1) + 1)
+    scan.emit(numbers.year(int(match.group(2))), *match.span(2))
     scan.context.note_number()
     return match.end()
 
@@ -356,6 +381,7 @@ def _read_countdown(scan: ScanState, match: re.Match[str]) -> int:
 
 
 LETTER_RULES = compile_rules(
+    (r"([bd])\. ?([12]\d{3})(?!\w)", _read_year_of_life),
     (r"T([-–+])(?=\d{1,3} ?(?:h|hrs?|hours?|d|days?|mins?|minutes?|wks?|weeks?)\b)", _read_countdown),
     # "March 3", "March 3rd–5th", "March 3, 2026"
     (
@@ -382,6 +408,8 @@ DIGIT_RULES = compile_rules(
         _read_iso_time,
     ),
     (r"([12]\d{3})([-/])(\d{1,2})\2(\d{1,2})(?![\w/-])", _read_iso_date),
+    (r"((?:[12](?=H)|[1-4](?=Q)))([QH]) ?'?((?:20)?\d\d)(?!\w)", _read_period),
+    (r"((?:19|20)\d\d)-?W([0-5]\d)(?!\w)", _read_week_of_year),
     (r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?!\w|\.\d)", _read_dotted_date),
     (r"([0-3]\d)\.([0-3]\d)\.([0-4]\d)(?!\w|\.\d)", _read_dotted_date),
     (r"(\d{1,2})\.(\d{2})(?![\w%°/–:-]|[.,]\d| ?%| ?[AaPp]\.?[Mm])", _read_day_with_stop),

@@ -52,7 +52,7 @@ _HASHTAG_PART = re.compile(r"\d+|[^\W\d_]+")
 _NOUN_BEFORE_HASH = re.compile(
     r"\b(?!(?i:press|dial|push|hit|enter|the|then|or|and|by|with|to)\b)[A-Za-z]+ \Z"
 )
-_NUMBER_AFTER_HASH = re.compile(r" [A-Z]{0,4}-?\d{2}")
+_NUMBER_AFTER_HASH = re.compile(r" [A-Z]{0,4}-?\d{2}|:")
 _COLOR_BEHIND = re.compile(r"\b(?:colou?r|shade|hex|background)s?\b", re.IGNORECASE)
 
 
@@ -195,11 +195,8 @@ def _read_options(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_folder(scan: ScanState, match: re.Match[str]) -> int:
-    """Read the first signs of "~/tmp" and "./build"."""
-    sign = "tilde" if match.group()[0] == "~" else "dot"
-    scan.emit(f"{sign} slash", *match.span())
-    note_english_word(scan.context, "slash")
-    return match.end()
+    """Read "~/.ssh/config" and "./build"."""
+    return ENGLISH_SPELLER.read_address(scan, match)
 
 
 def _read_dot(scan: ScanState, match: re.Match[str]) -> int:
@@ -267,7 +264,7 @@ _MARK_RULES = compile_rules(
     (r"(?<=[a-z] )>(?= [A-Za-z]{2})", _read_menu),
     (r"--(?=[a-z]{2})|-(?=[a-zA-Z](?![\w-]))", _read_option),
     (r"-([a-zA-Z]{2,5})(?![\w-])", _read_options),
-    (r"(?<![\w/])[~.]/(?=[\w.])", _read_folder),
+    (r"(?<![\w/.])(?:~|\.{1,2})(?:/[\w.-]{1,60}){1,12}", _read_folder),
     (r"(?<=[ (`\"'])\.(?=[a-z]{2,16}(?![\w']))", _read_dot),
     (r"★+", _read_stars),
     (r"\(([a-z])\)(?![\w-])", _read_letter_in_brackets),
@@ -280,8 +277,8 @@ _SYMBOL_RULES = (
     *compile_rules(*PATH_ROWS),
     *codes.SYMBOL_RULES,
     *compile_rules((r"-(?=\d{1,4}(?![\w.,:/-]|$)|\d{1,4}[`.,]?$)", _read_number_of_option)),
-    *money.SYMBOL_RULES,
     *plural_numbers.SYMBOL_RULES,
+    *money.SYMBOL_RULES,
     *units.SYMBOL_RULES,
     *number_pairs.SYMBOL_RULES,
     *slashes.SYMBOL_RULES,
@@ -312,6 +309,7 @@ _DIGIT_RULES = (
     *words.ADDRESS_RULES,
     *compile_rules(*HOST_ROWS, CALL_WORDS_ROW),
     *masked_numbers.DIGIT_RULES,
+    *abbreviations.DIGIT_RULES,
     *citations.DIGIT_RULES,
     *codes.GROUPED_DIGIT_RULES,
     *carrier_codes.DIGIT_RULES,

@@ -50,6 +50,10 @@ ENGLISH_BOUNDARY_RULES = BoundaryRules(
             if book != name
         },
         "c": AbbreviationKind.MAY_END_SENTENCE,  # "2 c. flour"
+        # "Fed. R. Civ. P."
+        **dict.fromkeys(("Fed", "Civ", "Crim", "Evid", "Bankr", "Supp"), AbbreviationKind.MID_SENTENCE),
+        **dict.fromkeys(("n", "nn"), AbbreviationKind.NUMBERED),  # "n. 3"
+        **dict.fromkeys(("b", "d"), AbbreviationKind.NUMBERED),  # "b. 1650"
         "bus": AbbreviationKind.MAY_END_SENTENCE,  # "3 bus. days"
         "pt": AbbreviationKind.MAY_END_SENTENCE,  # "the pt. denies pain"
         **dict.fromkeys(("Lat", "lat", "Long", "long", "lon"), AbbreviationKind.NUMBERED),  # "lat. 40.7°"

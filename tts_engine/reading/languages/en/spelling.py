@@ -7,6 +7,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+from ...clause_boundaries import SERVICE_NAMES
 from ...kit.lazy_pattern import PatternBehind
 from ...kit.spelling import Speller, digit_group_sizes
 from ...kit.tokenizer import RuleRow, ScanState, any_of
@@ -55,7 +56,6 @@ _PASSWORD_BEHIND = PatternBehind(r"\bpass(?:word|code) is:? [`\"'*]{0,3}\Z", re.
 _TYPED = re.compile(r"[^\s`\"]{1,40}")
 # It belongs to the sentence unless the literal is quoted: the stop of "Blue-82!.", not its "!".
 _END_OF_LITERAL = re.compile(r"['*)]*[.,;:!?]?['*)]*\Z")
-_SERVICES = "localhost|redis|postgres|postgresql|mysql|mongo|mongodb|kafka|rabbitmq|nginx|etcd"
 _PATH_AFTER_PORT = re.compile(r"(?:/[\w.~-]{1,60}){1,12}/?")
 _IP_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 # "C:\Users" or "\\server" with what follows, in which names may have blanks.
@@ -291,7 +291,7 @@ CALL_WORDS_ROW: RuleRow = (
 _KEY = any_of(vocabulary.KEYS_OF_KEYBOARDS)
 # E-mail, keys, and names with marks that are said.
 NAME_ROWS: tuple[RuleRow, ...] = (
-    (rf"({_SERVICES}):(\d{{2,5}})(?![\w:])", _read_service_with_port),
+    (rf"({any_of(SERVICE_NAMES)}):(\d{{2,5}})(?![\w:])", _read_service_with_port),
     (r"(?:(?<=[sde:] )|(?<=[\"'`*]))[A-Za-z]{1,30}(?=[!@#$%^&*+=~?][A-Za-z\d])", _read_password_with_marks),
     (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
     (rf"(?:{_KEY})(?=[-+](?:[A-Z][a-z]{{0,8}}|F?\d{{1,2}}|{_KEY})(?!\w))", _read_key),

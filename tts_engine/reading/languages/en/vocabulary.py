@@ -74,7 +74,9 @@ _ABBREVIATIONS_AT_START = {
     if len(short) > 2 and short.isalpha() and short.islower() and short not in _words("lower_abbreviations")
 }
 ABBREVIATIONS = _ABBREVIATIONS_AT_START | ABBREVIATIONS
-STOPLESS_ABBREVIATIONS |= {short.title() for short in STOPLESS_ABBREVIATIONS & _ABBREVIATIONS_AT_START.keys()}
+STOPLESS_ABBREVIATIONS |= {
+    short for short in _ABBREVIATIONS_AT_START if short.lower() in STOPLESS_ABBREVIATIONS
+}
 LAST_ABBREVIATIONS = _readings("last_abbreviations")
 AMBIGUOUS_ABBREVIATIONS = _words("ambiguous_abbreviations")
 STREET_ABBREVIATIONS = _readings("street_abbreviations")
@@ -84,7 +86,7 @@ BOOKS_OF_THE_BIBLE = _readings("books_of_the_bible")
 CHAT_ABBREVIATIONS = {
     form: words
     for short, words in _TABLES["chat_abbreviations"].items()
-    for form in (short, short.title(), short.upper() if len(short) > 2 else short)
+    for form in ((short, short.title(), short.upper()) if len(short) > 2 else (short,))
 }
 CONTRACTED_ABBREVIATIONS = _readings("contracted_abbreviations")
 COUNTED_ABBREVIATIONS = _readings("counted_abbreviations")

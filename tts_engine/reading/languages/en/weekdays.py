@@ -32,7 +32,8 @@ _LETTER_LIST = (
     rf"|(?:(?:{_DAY})/(?:{_TWO_LETTER_DAY})|(?:{_TWO_LETTER_DAY})/(?:{_DAY})|M/W/F)(?:/(?:{_DAY}))*(?![\w/])"
     r"|(?:MWF|M?TT[Hh]|M?TuW?Th|MTWT[Hh]F?|M(?:Tu?)?WThF?)(?!\w)"
     rf"|(?:MW|WF|TWT[Hh])(?= {_TIME} ?[-–])"
-    r"|(?:Tu|Th|Sa|Su)(?=:? +\d{1,2}(?::\d\d)?(?: ?[AaPp][Mm]?)? ?[-–] ?\d|: ?$)"
+    r"|(?:Tu|Th|Sa|Su)(?=:? +\d{1,2}(?::\d\d)?(?: ?[AaPp][Mm]?)? ?[-–] ?\d|: ?$"
+    r"| \d{1,2}/\d{1,2}(?![\w/])| (?:closed|open)\b)"
 )
 
 

@@ -18,13 +18,27 @@ from .word_context import is_shouted, note_english_word
 _ADDRESS_PATTERNS = address_patterns(top_level_domains=f"{TOP_LEVEL_DOMAINS}|in")
 # Initial consonants that no English word begins with.
 _UNPRONOUNCEABLE = re.compile(r"(?!SCH|SCR|SHR|SPL|SPR|STR|THR|CHR|PHR)[B-DF-HJ-NP-TV-XZ]{3}")
+# Words and names of four or five letters begin and end with such consonants: "STOP", "JOHN"; not "COPD".
+_ONSETS = (
+    "[b-df-hj-np-tv-z]|bl|br|ch|chr|cl|cr|dr|dw|fl|fr|gh|gl|gn|gr|gw|kl|kn|kr|kw|ll|mc|ph|pl|pr|ps|qu|rh|sc|sch|scr"
+    "|sh|shr|sk|sl|sm|sn|sp|sph|spl|spr|sq|squ|st|str|sw|th|thr|tr|ts|tw|wh|wr"
+)
+_CODAS = (
+    "[b-df-hj-np-tv-z]|bb|bs|bt|ch|cht|cks?|cts?|dds?|ds|ffs?|fts?|ghs?|ght|gg|gn|gs|hl|hm|hn|hr|lbs?|lch|lds?|lf|lks?"
+    "|lls?|lms?|ln|lph?|lps|ls|lth?|lts|lve?|mbs?|mm|mn|mph?|mps|ms|nch?|nds?|ngs?|nks?|nns?|ns|nth?|nts|nx|nz|phs?|pp|ps"
+    "|pts?|rbs?|rch?|rds?|rfs?|rg|rks?|rls?|rld|rms?|rns?|rps?|rr|rsh?|rst|rth?|rts|rtz|sch?|sh|sks?|sms?|sp|ss|sts?|tch"
+    "|ths?|ts|tts?|tz|wd|wks?|wls?|wns?|xt|zz"
+)
+_SHORT_WORD = re.compile(rf"(?:{_ONSETS})?[aeiouy]+(?:[a-z]*[aeiouy])?(?:{_CODAS})?")
+_SHORT_LENGTHS = (4, 5)
 # A number, a price or a quotation after "A" shows the article: "A 10% discount", 'A "gold" plan'.
 AMOUNT_AHEAD = re.compile(r" +[\"'(*_~<>+-]*[$£€¥₹]?[\w.]")
 _STATUS_BEHIND = PatternBehind(
     r"\b(?:status|state|stage|phase|reason|marked|shows?|showing)\b[^.;!?]{0,20}\Z", re.IGNORECASE
 )
-_NUMERALS_OF_SEQUELS = frozenset(("VI", "VII", "VIII", "IX", "XII", "XIII", "XIV", "XVI"))
+_NUMERALS_OF_SEQUELS = frozenset(("VI", "VII", "VIII", "IX", "XI", "XII", "XIII", "XIV", "XV", "XVI", "XVII"))
 _END_OF_TITLE = re.compile(r" (?:at|on|in|is|was|with|for|starts|begins|plays|showing)\b|[.,;:!?)]|\Z")
+_CENTURY_AHEAD = re.compile(r" (?:century|centuries|c\.)")
 _PLURAL_SUFFIX = r"(?:e?s|ren)"
 
 
@@ -98,6 +112,8 @@ def _is_initialism(scan: ScanState, word: str, match: re.Match[str]) -> bool:
         return lower not in vocabulary.COMMON_WORDS or not is_shouted(scan, match)
     if not has_vowel(word) or _UNPRONOUNCEABLE.match(word):
         return True
+    if len(word) in _SHORT_LENGTHS and word.isascii() and not _SHORT_WORD.fullmatch(lower):
+        return True
     known = (
         lower in vocabulary.COMMON_WORDS
         or lower in vocabulary.CODE_WORDS
@@ -166,7 +182,9 @@ def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
     value = roman_value(numeral)
     if value is None or numeral in ("C", "L"):  # "Schedule C", "Version C": letters
         return None
-    if previous in vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS or _is_sequel(scan, match):
+    if len(numeral) > 1 and _CENTURY_AHEAD.match(scan.view, match.end(1)):
+        words = numbers.ordinal(value)
+    elif previous in vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS or _is_sequel(scan, match):
         words = numbers.cardinal(value)
     elif (previous in vocabulary.RULER_NAMES and (scan.context.previous_capitalized or len(numeral) > 1)) or (
         scan.context.previous_capitalized and numeral in ("II", "III")
@@ -175,6 +193,17 @@ def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
     else:
         return None
     scan.emit(words + (match.group(2) or ""), match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_part_with_letter(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "IIIB" of "stage IIIB" and the "IVA" of "Title IVA"."""
+    value = roman_value(match.group(1))
+    if value is None or scan.context.previous_word not in vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS:
+        return None
+    scan.emit(numbers.cardinal(value), *match.span(1))
+    ENGLISH_SPELLER.spell(scan, *match.span(2))
     scan.context.note_number()
     return match.end()
 
@@ -212,6 +241,13 @@ def _read_name_with_underscores(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_joined_words(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "NullPointerException" and "getUserById" word by word."""
+    ENGLISH_SPELLER.read_address_word(scan, *match.span())
+    note_english_word(scan.context, "name")
+    return match.end()
+
+
 ADDRESS_RULES = compile_rules(
     *ENGLISH_SPELLER.address_rows(_ADDRESS_PATTERNS),
     (rf"[\w-]{{1,60}}\.(?:{any_of(vocabulary.FILE_TYPES)})(?![\w-]|\.\w)", ENGLISH_SPELLER.read_address),
@@ -224,8 +260,8 @@ _MIXED_CASE_ACRONYM = any_of(
 
 
 def _read_letters(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "npm" and "www", which no one can pronounce, letter by letter."""
-    if match.group() in vocabulary.INTERJECTIONS:
+    """Read "npm", "cc" and "Pb", which no one can pronounce, letter by letter."""
+    if match.group().lower() in vocabulary.INTERJECTIONS:
         return None
     return _read_initialism(scan, match)
 
@@ -234,6 +270,7 @@ _CAPITAL_WORD_RULES = compile_capital_rules(
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
     (r"[CF](?![\w'-])", _read_temperature_scale),
     (r"([IVXLC]{1,6})('s)?(?![\w'])", _read_roman),
+    (r"([IVX]{1,4})([A-Ca-c])(?![\w'])", _read_part_with_letter),
     (r"Rx(?!\w)", _read_initialism),
     (r"[CF]#(?!\w)", _read_sharp),
     # Grades and blood groups; not "A- and B-rated"
@@ -245,10 +282,13 @@ _INITIALISM_RULES = compile_capital_rules(
 )
 LETTER_RULES = (
     *compile_rules(
-        (r"[bcdfghjklmnpqrstvwxz]{3,5}(?![\w'])", _read_letters),
+        (r"[B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]{1,4}(?![\w'])", _read_letters),
         (rf"([^\W\d_]{{2,40}})\(({_PLURAL_SUFFIX})\)(?!\w)", _read_optional_plural),
     ),
     *_CAPITAL_WORD_RULES,
-    *compile_rules((rf"(?:{_MIXED_CASE_ACRONYM})(?!\w)", _read_mixed_case_acronym)),
+    *compile_rules(
+        (rf"(?:{_MIXED_CASE_ACRONYM})(?!\w)", _read_mixed_case_acronym),
+        (r"(?:[A-Z][a-z]+(?:[A-Z][a-z]+){2,6}|[a-z]{3,20}(?:[A-Z][a-z]+){1,6})(?![\w'])", _read_joined_words),
+    ),
     *_INITIALISM_RULES,
 )

@@ -31,6 +31,8 @@ class TableFractions:
         self._times_word = table.marks["×"] if table.size_units else self._size_word
         self._unit_plurals = table.unit_plurals
         self._unit_words = {form: unit for unit in table.units.values() for form in unit.forms}
+        forms = {form for written in table.fractions.values() for form in written.split("|")}
+        self._articles = frozenset(form.split()[0] for form in forms if " " in form)
         cues = any_of(table.slash_words)
         self._slash_cue = re.compile(rf"(?<!\w)((?i:{cues}))\.? [^,;.!?]{{0,40}}\Z") if cues else None
 
@@ -100,6 +102,8 @@ class TableFractions:
         gender = unit or self._context.gender_of_counted(scan, noun_at, 1)
         words = dict(zip(("", "f", "n"), forms, strict=False)).get(gender, forms[0])
         words = self._table.inflected(words, previous)
+        if previous in self._articles:  # "een ½ liter"
+            words = words.removeprefix(f"{previous} ")
         if match["unit"]:
             words += " " + self._table.noun_form(self._table.units[match["unit"]], 1, "genitive")
         scan.emit(words, *match.span())

@@ -39,7 +39,8 @@ _REPLIES = frozenset(
 _STATUS_BEHIND = PatternBehind(
     r"\b(?:(?:return(?:ed|s|ing)?|(?:respond|answer|fail)(?:ed|s)? with|answer(?:ed|s)?|status|threw|throws?"
     r"|HTTP(?:/[123](?:\.\d)?)?)(?: an?)?|(?:got|gets?|gives?|gave|saw|sees?|hits?|receiv(?:ed|es?)) an?)"
-    r"(?: HTTP)? \Z"
+    r"(?: HTTP)? \Z",
+    re.IGNORECASE,
 )
 # "chmod 755", "kill -9 4312", "errno 111", "sshd[811]"
 _TYPED_BEHIND = PatternBehind(
@@ -52,6 +53,7 @@ _MIN_TYPED = 3  # digits
 _BRACKETED_STATUS = re.compile(
     r"\b(?:error|limit|failed|failing|timeout|denied|rejected|throttled|blocked)[^.;!?]{0,12}\([45]\d\d\)"
 )
+_VERSION_BEHIND = re.compile(r"(?<![\d.])\d{1,4}\.\d{1,3}\.\d{1,3}\Z")
 _CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
 
 
@@ -82,6 +84,7 @@ def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
         (len(text) in (3, 4) and street_follows)
         or (len(text) == 4 and _is_bill(scan, match))
         or (len(text) == 3 and _is_said_in_pairs(scan, match, following))
+        or (len(text) == 4 and scan.context.previous_word in vocabulary.WORDS_BEFORE_PAIRED_DIGITS)
     ):
         scan.emit(numbers.house_number(int(text)), start, stop)
     elif len(text) == 4 and (
@@ -191,6 +194,14 @@ def _read_ratio(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_age(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "45-y/o" and "17 y.o."."""
+    scan.emit(numbers.cardinal(int(match.group(1))), *match.span(1))
+    scan.emit("year old", match.end(1), match.end())
+    note_english_word(scan.context, "old")
+    return match.end()
+
+
 def _read_ports(scan: ScanState, match: re.Match[str]) -> int:
     """Read "80:8080", a port and that which it is mapped to."""
     ENGLISH_SPELLER.spell(scan, *match.span(1))
@@ -254,6 +265,8 @@ def _read_range(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read a dash between numbers as "to"."""
     after_time = scan.context.after_number or scan.context.previous_word in vocabulary.WORDS_OF_TIME
     if not after_time or (scan.words and scan.words[-1].punctuation):
+        return None
+    if _VERSION_BEHIND.search(scan.view, max(0, match.start() - 14), match.start()):  # "6.5.0-14"
         return None
     dash = match.start() + len(match.group()) - len(match.group().lstrip())
     if scan.view[dash - 1 : dash] == "/":  # "+412/-88"
@@ -336,6 +349,16 @@ def _read_for(scan: ScanState, match: re.Match[str]) -> int:
     return match.start() + 1
 
 
+def _read_multiple(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "x2" of "Large fries x2"."""
+    if scan.view[match.start() - 1 : match.start()] != " " or scan.context.after_phone:
+        return None
+    scan.emit("times", match.start(), match.start(1))
+    scan.emit(numbers.cardinal(int(match.group(1))), *match.span(1))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_by(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "x" of "48 cols x 1.2M rows"."""
     if not _COUNT_BEHIND.search(scan.view, max(0, match.start() - 20), match.start()):
@@ -350,13 +373,15 @@ LETTER_RULES = compile_rules(
     (r"[Rr]ev\.? (?=[A-Z](?![\w.'])|\d)", read_as("revision")),
     (r"x(?= ?\d{1,3} ?(?:d|days?|wks?|weeks?|mos?|months?|nights?|doses?|yrs?|years?)\b)", _read_for),
     (r"([A-Z]{1,2})(\d{1,3})-(?=\1(\d{1,3})(?![\w-]))", _read_first_code_of_range),
-    (r"[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
+    (r"x(\d{1,3})(?![\w.,:/-]\d|\w)", _read_multiple),
+    (r"(?!V(?:4|6|8|10|12)(?![\w.]\d))[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
 )
 DIGIT_RULES = compile_rules(
     (rf"({_IDIOMATIC_NUMBER})(?![\w%-]|[.,:/]\d)", _read_idiomatic_number),
     (r"([1-9]\d{0,3})[A-Z](?!\w)", _read_house_letter),
     (r"(7[0-8]7)-(8|9|10|[2-9]00)(?![\w-])", _read_aircraft),
     (r"7[0-8]7(?= (?:MAX|Max|Dreamliner|jet|aircraft|plane|freighter)\b)", _read_aircraft_family),
+    (r"(\d{1,3})[ -]?(?:y/?o|y\.o\.)(?!\w)", _read_age),
     (r"(\d{2,5}):(\d{4,5})(?![\w:])", _read_ports),
     (r"(\d{1,3}):(\d{1,3})(?![\w:])", _read_ratio),
     # "2.1.3", "192.168.1.1"

@@ -12,7 +12,7 @@ from . import number_words as numbers
 from .number_words import DECIMAL, amount_words, is_one, plain_decimal, whole_words
 
 _MAGNITUDE = (
-    r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|Cr|MM|mm"
+    r"(?: ?(thousand|million|billion|trillion|lakhs?|crores?|bn|tn|Cr|MM|mm"
     r"|[kKmMBT](?!['\w]|/[^a-z]|-[^$€£¥₹\d]))(?!\w))?"
 )
 # Only beside a currency: "49,90", "1.250,00", "1 250,00", "1'250.00" and "1.250.000".
@@ -38,7 +38,7 @@ _PRICED_NOUN_AHEAD = re.compile(
 )
 _PERIOD_AHEAD = re.compile(r"-an?-[a-z]{3,}")  # "$300-a-month plan"
 # Also "a -$5 adjustment", "a pending $5 hold".
-_ARTICLE_BEHIND = re.compile(r"\b[Aa]n? (?:[a-z]{3,} )?-?\Z")
+_ARTICLE_BEHIND = re.compile(r"\b(?:[Aa]n? (?:[a-z]{3,} )?-?|(?:[Ss]ub|[Uu]nder|[Oo]ver)-)\Z")
 # "our $2M target": a noun after which the sentence goes on without a verb of its own.
 _OWNER_BEHIND = re.compile(rf"\b(?i:{any_of(vocabulary.DETERMINERS - {'each', 'every'})}) \Z")
 _NOUN_AHEAD = re.compile(

@@ -66,6 +66,14 @@ def _read_ages(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_price_range(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "homes from the $400s"."""
+    head, _, last = numbers.cardinal(int(match.group(1))).rpartition(" ")
+    scan.emit(f"{head} {numbers.plural(last)}", *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_boards(scan: ScanState, match: re.Match[str]) -> int:
     """Read "2x4s"."""
     scan.emit(f"{numbers.cardinal(int(match.group(1)))} by", match.start(), match.start(2))
@@ -83,7 +91,7 @@ def _read_verb(scan: ScanState, match: re.Match[str]) -> int:
 
 LETTER_RULES = compile_rules(
     (
-        rf"(?=[A-Za-z]{{3,5}}-\d)((?i:{any_of(vocabulary.WORDS_BEFORE_AGES)}))-(\d{{1,2}})'?s(?!\w)",
+        rf"(?=[A-Za-z]{{3,5}}-\$?\d)((?i:{any_of(vocabulary.WORDS_BEFORE_AGES)}))-\$?(\d{{1,2}})'?s(?!\w)",
         _read_ages,
     ),
     (r"([Uu]nder|[Oo]ver) (\d{1,2})s(?= |[.,;!?)]|$)(?! (?:timeout|ago|left|remaining)\b)", _read_ages),
@@ -95,4 +103,4 @@ DIGIT_RULES = compile_rules(
     # Answers of HTTP servers, aircraft, forms
     (r"(4[0-5]\d|50\d|7[0-8]7|1099|1040|1095)'?s(?!\w)", _read_called_number),
 )
-SYMBOL_RULES = compile_rules((r"'(\d0)s(?!\w)", _read_decade))
+SYMBOL_RULES = compile_rules((r"'(\d0)s(?!\w)", _read_decade), (r"\$([1-9]\d?0)s(?!\w)", _read_price_range))

@@ -135,7 +135,7 @@ DIGIT_RULES = compile_rules(
     (_TIRE, _read_tire),
     # "2x4", "12x12x6"
     (r"([1-9]\d{0,2})x(?= \d{1,4}(?:\.\d)?-[a-z])", _read_count),
-    (r"([1-9]\d{0,4})x(?=[1-9]\d{0,4}(?:x[1-9]\d{0,4})?(?!\w))", _read_number_times),
+    (r"([1-9]\d{0,4})x(?=[1-9]\d{0,4}(?:x[1-9]\d{0,4})?(?:m|km|cm|mm|ft)?(?!\w))", _read_number_times),
     (rf"({DECIMAL})(?:(?=[\"'])| ?)([\"']|in|cm|mm|ft|m)\.? ?([WDHL])(?!\w)", _read_side),
     (rf"({DECIMAL})-in(?:\.(?= [a-z])|(?![\w.-]))", _read_inch_adjective),
     (rf"({DECIMAL}) in(?:\.(?= [a-z])|(?= {LENGTH_WORDS}\b))", _read_inches),

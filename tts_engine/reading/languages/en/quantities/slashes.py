@@ -16,7 +16,7 @@ from . import number_words as numbers
 from .amounts import STREET_AHEAD
 from .number_pairs import pair_words, read_limits
 from .number_words import amount_words
-from .units import UNIT, end_of_unit
+from .units import UNIT, WORDS_AFTER_LENGTHS, end_of_unit
 
 _UNIT_AHEAD = re.compile(rf"( ?|-)({UNIT})(?![\w'/])")
 _PARTS_AHEAD = re.compile(
@@ -73,6 +73,12 @@ _FRACTIONS = numbers.FRACTIONS | {
 }
 _UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a mile"
 _INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
+_DWELLINGS = frozenset(("flat", "unit", "apt", "apartment", "suite", "shop"))
+_PRICE_BEHIND = re.compile(r"[$£€][\d.,]{1,12}\Z")
+_MANY_AHEAD = re.compile(r"/[\d,]{1,9}[kKM]? [a-z]{3}")
+_FEW_BEHIND = re.compile(r"(?<![\w.,$£€])\d{1,2}\Z")  # "3/$10"
+_SIZE_OF_MEMORY_BEHIND = re.compile(r"\d ?[GTM]B\Z")  # "16GB/512GB"
+_SIZE_OF_MEMORY_AHEAD = re.compile(r"/\d{1,4} ?[GTM]B\b")
 _MAX_WORD_CHARACTERS = 40  # of the word before a slash
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
 _ARTICLE_AHEAD = re.compile(r" an? [a-z]")
@@ -111,7 +117,9 @@ def _fraction_words(numerator: int, denominator: int) -> str:
 def _emit_unit_after_fraction(scan: ScanState, end: int, *, plural: bool) -> int:
     """Read the unit of "1/2 tsp", and return where the reading ends."""
     if scan.view[end : end + 1] == '"' and scan.view.count('"', 0, end) % 2 == 0:
-        scan.emit("inches" if plural else "inch", end, end + 1)
+        following = scan.next_word(end + 1)
+        is_adjective = following.islower() and following not in WORDS_AFTER_LENGTHS
+        scan.emit("inches" if plural and not is_adjective else "inch", end, end + 1)
         return end + 1
     unit = _UNIT_AHEAD.match(scan.view, end)
     if unit is None or (unit.group(2) in vocabulary.UNITS_WITHOUT_SPACE and not _is_inch(scan, unit)):
@@ -145,13 +153,20 @@ def _read_mixed_fraction(scan: ScanState, match: re.Match[str]) -> int | None:
     return end
 
 
+def _read_fraction_with_ending(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "2/3rds"."""
+    scan.emit(_fraction_words(int(match.group(1)), int(match.group(2))), *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_slashed_numbers(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "1/2", a half, "5/10", out of ten, "3/14", a date, "120/80", a blood pressure, or "step 1/3"."""
     first, second = int(match.group(1)), int(match.group(2))
     context = scan.context
     if match.group() == "24/7":
         words = "twenty four seven"
-    elif context.previous_word == "flat":
+    elif context.previous_word in _DWELLINGS and first <= 99 >= second:
         words = f"{numbers.cardinal(first)} slash {numbers.cardinal(second)}"
     elif _is_part_of_sequence(scan, match):
         words = f"{numbers.cardinal(first)} of {numbers.cardinal(second)}"
@@ -367,7 +382,10 @@ def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | No
     if not scan.context.after_number:
         return _read_slash_before_time(scan, match)
     word, start = "or", match.start()
-    if _VOLUME_AHEAD.match(scan.view, start) and _CONCENTRATION_BEHIND.search(scan.view, start):
+    is_concentration = _VOLUME_AHEAD.match(scan.view, start) and _CONCENTRATION_BEHIND.search(
+        scan.view, start
+    )
+    if is_concentration or _is_price_of_many(scan, start):
         word = "per"
     elif scan.view[start - 1].isdigit() and scan.view[match.end()].isdigit():
         word = "slash"
@@ -375,9 +393,25 @@ def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | No
         word = "and"
     elif _ONE_OF_MONEY_AHEAD.match(scan.view, start):
         word = "per"
+    elif _FEW_BEHIND.search(scan.view, max(0, start - 3), start):
+        word = "for"
+    elif _is_between_sizes_of_memory(scan, start):
+        scan.punctuate(",")
+        return match.end()
     scan.emit(word, start, match.end())
     scan.context.previous_word, scan.context.after_number = word, False
     return match.end()
+
+
+def _is_price_of_many(scan: ScanState, at: int) -> bool:
+    """Whether a slash is that of "$15/1M tokens"."""
+    behind = _PRICE_BEHIND.search(scan.view, max(0, at - 14), at)
+    return behind is not None and _MANY_AHEAD.match(scan.view, at) is not None
+
+
+def _is_between_sizes_of_memory(scan: ScanState, at: int) -> bool:
+    behind = _SIZE_OF_MEMORY_BEHIND.search(scan.view, max(0, at - 6), at)
+    return behind is not None and _SIZE_OF_MEMORY_AHEAD.match(scan.view, at) is not None
 
 
 def _read_slash_before_time(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -445,6 +479,13 @@ def _read_path(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_path_with_query(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "/api/orders?id=88"."""
+    if match.start() and scan.view[match.start() - 1] not in " (\"'`":
+        return None
+    return ENGLISH_SPELLER.read_address(scan, match)
+
+
 def _read_slash_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
     """Read "w/", "c/o" or "N/A"; "a/c" is an account or air conditioning."""
     word = vocabulary.SLASH_ABBREVIATIONS[match.group().lower()]
@@ -465,6 +506,8 @@ LETTER_RULES = compile_rules(
 )
 DIGIT_RULES = compile_rules(
     (r"(\d{1,3}) +(\d{1,2})/(\d{1,2})(?![\w/])", _read_mixed_fraction),
+    (r"(\d{1,2})-(\d{1,2})/(2|3|4|8|16|32)(?![\w/-])", _read_mixed_fraction),
+    (r"(\d)/([2-9])(?:rds?|ths?)(?!\w)", _read_fraction_with_ending),
     # "4.5/5", then "1/2"
     (r"(\d\.\d{1,2})/((?:4|5|10)(?:\.0)?)(?![\w/]|\.\d)", _read_rating),
     (r"([1-9]\d{0,3}[A-Z]?)/(?=([1-9]\d{1,3}) )", _read_unit_of_street),
@@ -476,6 +519,7 @@ DIGIT_RULES = compile_rules(
 SCORE_LINE_RULES = compile_rules((r"(\d{1,2})/(\d{1,2})/(\d{1,2})(?![\w/]|\.\d)", _read_score_line))
 SYMBOL_RULES = compile_rules(
     (r"/(?=[$£€]?\d)", _read_slash_before_number),
+    (r"/(?:[\w.-]{1,40}/){0,12}[\w.-]{0,40}\?[\w.-]{1,40}=[\w=&%.+-]{1,120}", _read_path_with_query),
     (rf"/(?:{any_of(vocabulary.FOLDERS)})(?:/(?:[\w-]|\.(?=\w)){{1,60}}){{1,12}}(?![\w/])", _read_path),
     (
         r"/(?:[a-z][a-z-]*|v\d{1,2}(?=/))(?:/(?:[a-z][a-z-]*|v\d{1,2}(?=/)|\d{1,12}))*(?![\w/]|\.\w)",

@@ -14,6 +14,7 @@ from . import number_words as numbers
 from .number_words import DECIMAL, amount_words, is_one
 
 UNIT = any_of(vocabulary.UNITS)
+_LONG_UNIT = any_of(unit for unit in vocabulary.UNITS if len(unit) > 1)
 _BINARY_SIZES = {"Ki": "kibibyte", "Mi": "mebibyte", "Gi": "gibibyte", "Ti": "tebibyte"}
 _RATE = any_of(vocabulary.RATE_UNITS)
 LENGTH_WORDS = rf"(?:in diameter|{any_of(vocabulary.LENGTH_WORDS)})"
@@ -24,6 +25,7 @@ _SCREEN_AHEAD = re.compile(
     rf"(?:,? (?:or|and|to|vs\.?)(?: an?| the)? {DECIMAL}\")*"
     rf"(?: (?:[A-Z\d][\w+-]*|{_SCREEN_ADJECTIVES})){{0,3}} (?:{_SCREENS})\b"
 )
+_PICTURE_AHEAD = re.compile(r" (?:\d{3,4}p|[48]K|\d{2,3} ?Hz|OLED|QLED|LED|LCD|IPS|Retina)\b")
 _FEET_BEHIND = re.compile(r"\d'(?: ?\d{1,2}\")?(?!\w)")
 _OPEN_QUOTE_BEHIND = re.compile(r"(?<![^\s(\[])\"[^\"]*\Z")
 _END_OF_LENGTH = re.compile(rf" (?:{_SCREENS}|and|or|to|by|of|in|above|below|from|at|per)\b|[,.;:!?)]|\Z")
@@ -36,6 +38,8 @@ _OTHER_SIZE_AHEAD = re.compile(
     rf"(?:,? (?:or|and|to|vs\.?)(?: an?| the| your)? {DECIMAL}[ -]?(?:{UNIT}))+"
     rf" (?:version|model|option|one|{any_of(vocabulary.MEASURED_NOUNS)})\b"
 )
+_SPOON_AHEAD = re.compile(r"\. [a-z]")  # "1 t. sugar"
+_BRACKET_AHEAD = re.compile(r"\.?\) ")
 _COUNTS = vocabulary.WORDS_BEFORE_UNITS - vocabulary.WORDS_BEFORE_ONE - {"of", "some"} | {"one"}
 _SIZE_BEHIND = re.compile(r"\d ?[x×] ?\Z")  # "12 x 16 ft. deck"
 _NAME_AHEAD = re.compile(r" +[A-Z\d]")
@@ -74,6 +78,14 @@ _FOOTBALL = re.compile(
 )
 
 
+def _read_open_amount(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "45+ mph"."""
+    scan.emit(f"{amount_words(match.group(1))} plus", match.start(), match.end(1) + 1)
+    scan.emit(vocabulary.UNITS[match.group(2)][1], *match.span(2))
+    scan.context.note_number()
+    return end_of_unit(scan, match.end())
+
+
 def _read_percent(scan: ScanState, match: re.Match[str]) -> int:
     scan.emit(amount_words(match.group(1)), match.start(), match.end(1))
     scan.emit("percent", match.end(1), match.end())
@@ -100,7 +112,9 @@ def _read_oven_heat(scan: ScanState, match: re.Match[str]) -> int | None:
 def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "5 lbs" as "five pounds", and "5 lb" in "a 5 lb bag" or "5-lb" in the singular."""
     number, gap, unit = match.group(1), match.group(2), match.group(3)
-    if gap and unit in vocabulary.UNITS_WITHOUT_SPACE and not _is_spaced_unit(scan, match.end(), unit):
+    is_rate = scan.view[match.end() : match.end() + 1] == "/"  # "2.5 in/hr"
+    may_be_word = gap and unit in vocabulary.UNITS_WITHOUT_SPACE and not is_rate
+    if may_be_word and not _is_spaced_unit(scan, match.end(), unit):
         return None
     if not gap and (scan.context.after_code or (len(unit) == 1 and _is_other_letter(scan, match))):
         return None
@@ -110,6 +124,16 @@ def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
     scan.emit("million" if _is_millions(scan, match) else name, match.start(3), match.end(3))
     scan.context.note_number()
     return end_of_unit(scan, match.end())
+
+
+def _read_years(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "the 10y yield" and "fixed for 30y"."""
+    following = scan.next_word(match.end())
+    is_adjective = following.islower() and following not in ("ago", "old")
+    one = is_adjective or is_one(match.group(1))
+    scan.emit(f"{amount_words(match.group(1))} year{'' if one else 's'}", *match.span())
+    scan.context.note_number()
+    return match.end()
 
 
 def _read_binary_size(scan: ScanState, match: re.Match[str]) -> int:
@@ -152,6 +176,9 @@ def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
     following = scan.next_word(end)
     if following in vocabulary.MEASURED_NOUNS and scan.view[end : end + 1] == " ":
         return True
+    bracketed = _BRACKET_AHEAD.match(scan.view, match.end())  # "1 (15 oz.) can"
+    if bracketed and scan.next_word(bracketed.end()) in vocabulary.MEASURED_NOUNS:
+        return True
     if _OTHER_SIZE_AHEAD.match(scan.view, end):
         return True
     if previous in _COUNTS and is_counted(following):  # "two 30 min. sets"
@@ -165,9 +192,12 @@ def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
 def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
     """Whether a letter after a number and a blank is a unit, as in "340 g"; not in "apartment 5 L"."""
     context = scan.context
-    named = context.identifier_expected or context.code_words_left or context.previous_capitalized
+    after_name = context.previous_capitalized and not context.after_colon
+    named = context.identifier_expected or context.code_words_left or after_name
     is_direction = unit == "W" and _INITIAL_AHEAD.match(scan.view, end)
     continues = scan.view[end : end + 1] == "-" or _NAME_AHEAD.match(scan.view, end)  # "5 t-shirts"
+    if unit == "t" and _SPOON_AHEAD.match(scan.view, end):
+        return False
     is_voltage = unit == "V" and _CURRENT_AHEAD.match(scan.view, end)
     return unit in _SPACED_LETTERS and not (named or is_direction or (continues and not is_voltage))
 
@@ -328,7 +358,7 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     following = scan.next_word(end)
     before_noun = following.islower() and following not in WORDS_AFTER_LENGTHS
     quoted = sign == "'" or _OPEN_QUOTE_BEHIND.search(scan.view, 0, match.end(1))
-    on_screen = sign == '"' and _SCREEN_AHEAD.match(scan.view, end)
+    on_screen = sign == '"' and (_SCREEN_AHEAD.match(scan.view, end) or _PICTURE_AHEAD.match(scan.view, end))
     after_article = previous in ("a", "an") and (following.islower() or on_screen)
     # 'two 16" pizzas', 'the 65" Samsung'
     counted = not quoted and (
@@ -353,6 +383,20 @@ def _is_in_feet(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether "8'" is a length: another length is before it, or a word of place follows."""
     following = scan.next_word(match.end())
     return following in vocabulary.WORDS_AFTER_FEET or bool(_FEET_BEHIND.search(scan.view, 0, match.start()))
+
+
+def _read_angle(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the 40°42'46" of "40°42'46"N", in degrees, minutes and seconds."""
+    for group, one in ((1, "degree"), (2, "minute"), (3, "second")):
+        number = match.group(group)
+        if number:
+            words = f"{amount_words(number)} {one}{'' if is_one(number) else 's'}"
+            scan.emit(words, match.start(group), match.end(group) + 1)
+    scan.context.note_number()
+    if match.group(4):
+        scan.emit(vocabulary.DIRECTIONS[match.group(4)], *match.span(4))
+        note_english_word(scan.context, match.group(4))
+    return match.end()
 
 
 def _read_minute_of_match(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -427,6 +471,8 @@ DIGIT_RULES = compile_rules(
     # 5'10", "6 ft 2 in"
     (r"(\d{1,2})' ?(\d{1,2})(?:\"|'')", _read_height),
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
+    (r"(\d)-(?:ft|foot)-(\d{1,2})(?!\w)", _read_height),
+    (r"(\d{1,3})° ?(\d{1,2})' ?(?:(\d{1,2}(?:\.\d{1,4})?)(?:\"|'') ?)?([NSEW](?!\w))?", _read_angle),
     (r"(\d{1,3})(?:\+(\d{1,2}))?'(?!\w)", _read_minute_of_match),
     (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
     (r"(\d{1,4}(?:\.\d{1,2})?)/(?=\d{1,4}(?:\.\d{1,2})? ?[KMGT]i?B(?!\w))", _read_part_of_size),
@@ -436,6 +482,16 @@ DIGIT_RULES = compile_rules(
     (rf"({DECIMAL}) ?%", _read_percent),
     (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
     (r"([1-4]\d\d)([CF])(?!\w)", _read_oven_heat),
+    (r"(\d{2,3}\.\d)(F)(?!\w)", _read_degrees),
+    (
+        rf"({DECIMAL})\+ ?({_LONG_UNIT})(?![\w/])",
+        _read_open_amount,
+    ),
+    (
+        r"(\d{1,2})y(?= (?:ago|bonds?|fixed|loan|mortgage|notes?|old|swaps?|term|treasury|warranty|yields?)\b"
+        r"|[.,;)]|\Z)",
+        _read_years,
+    ),
     (rf"({DECIMAL})({any_of(_BINARY_SIZES)})(?!\w)", _read_binary_size),
     # "2m 30s"; then "5m ago"
     (
