@@ -174,6 +174,7 @@ class SipPeer:
         user: str = "bob",
         interval_s: int = 1800,
         transport: str = "udp",
+        max_ring_s: float = 10.0**9,
     ) -> OutgoingSession:
         """Call another peer; the listener is a RecordingListener."""
         target = SipUri(other.host, user)
@@ -194,7 +195,7 @@ class SipPeer:
 
         session = self.endpoint.call(make, flow, credentials, "alice")
         session.listener = RecordingListener()
-        session.start()
+        session.start(max_ring_s=max_ring_s)
         return session
 
 
