@@ -290,19 +290,22 @@ def test_strangers_get_no_answer() -> None:
     assert bob.calls == []
 
 
+@pytest.mark.parametrize("status", [401, 407])
 @pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
-def test_a_call_with_a_password(algorithm: str) -> None:
+def test_a_call_with_a_password(algorithm: str, status: int) -> None:
     network = SipNetwork()
     alice, bob = SipPeer(network, "10.0.0.1"), SipPeer(network, "10.0.0.2", passwords={"alice": "secret"})
+    bob.is_proxy = status == 407
     offered = bob.challenges
-    bob.challenges = lambda: [value for value in offered() if value.endswith(f"={algorithm}")]  # type: ignore[method-assign]
+    bob.challenges = lambda request: [value for value in offered(request) if value.endswith(f"={algorithm}")]  # type: ignore[method-assign]
     session = alice.call(bob, credentials=Credentials("alice", "secret"))
     network.run()
     assert session.state is SessionState.UP
     assert network.names(alice.host) == ["INVITE", "ACK", "INVITE", "ACK"]
+    assert str(status) in network.names(bob.host)
     wrong = alice.call(bob, credentials=Credentials("alice", "wrong"))
     network.run()
-    assert listener_of(wrong).events == [("ended", 401)]
+    assert listener_of(wrong).events == [("ended", status)]
 
 
 def test_an_answer_to_a_challenge_is_good_once() -> None:

@@ -82,6 +82,17 @@ def test_a_day_without_trouble() -> None:
     assert len(registers) == pytest.approx(2 * DAY_S / 150, abs=4)  # each half of 300 s is challenged
 
 
+@pytest.mark.parametrize(("password", "is_registered"), [("secret", True), ("wrong", False)])
+def test_a_proxy_asks_for_the_password(password: str, is_registered: bool) -> None:
+    day = Day(password=password)
+    day.servers[0].is_proxy = True
+    day.registration.start()
+    day.run(1)
+    assert day.registration.is_registered is is_registered
+    assert day.registration.problem.startswith("" if is_registered else "407")
+    assert "407" in day.network.names(day.servers[0].host)
+
+
 def test_a_day_of_short_grants_and_nonces_that_grow_old() -> None:
     day = Day(expires_s=3600)
     day.servers[0].granted_s = 60

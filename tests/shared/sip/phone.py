@@ -125,7 +125,7 @@ class SipTestPhone:
     def admit(self, request: SipRequest, flow: SipFlow) -> RequestVerdict:
         return RequestVerdict.ADMITTED
 
-    def challenges(self) -> list[str]:
+    def challenges(self, request: SipRequest) -> list[str]:
         return []
 
     def on_call(self, session: IncomingSession) -> None:

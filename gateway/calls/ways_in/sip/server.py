@@ -148,9 +148,9 @@ class SipCallServer:
             self.sockets.identify(flow)
         return admission
 
-    def challenges(self) -> list[str]:
-        """Return the values of WWW-Authenticate."""
-        return self._admission.challenges()
+    def challenges(self, request: SipRequest) -> list[str]:
+        """Return the values of WWW-Authenticate for a request."""
+        return self._admission.challenges(request)
 
     def on_call(self, session: IncomingSession) -> None:
         """Answer a call."""

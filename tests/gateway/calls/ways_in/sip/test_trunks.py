@@ -8,8 +8,9 @@ import pytest
 
 from shared.calls.call_server import run
 from shared.sip.network import SipNetwork, SipPeer
+from vivavoce.adapters.sip.digest import Credentials, answer_challenge
 from vivavoce.adapters.sip.endpoint import RequestVerdict
-from vivavoce.adapters.sip.message import SipRequest, parse_message
+from vivavoce.adapters.sip.message import SipHeaders, SipRequest, parse_message
 from vivavoce.adapters.sip.transactions import SipFlow
 from vivavoce.gateway.access.networks import AddressSet
 from vivavoce.gateway.calls.ways_in.sip.admission import SipAdmission
@@ -162,6 +163,49 @@ def register(user: str = "anna") -> SipRequest:
     request = parse_message(text.encode())
     assert isinstance(request, SipRequest)
     return request
+
+
+def proven(challenges: list[str], password: str = "secret") -> SipRequest:
+    """A REGISTER that answers a challenge."""
+    request = register()
+    answer = answer_challenge(challenges, Credentials("anna", password), "REGISTER", request.uri)
+    assert answer is not None
+    return replace(request, headers=SipHeaders((*request.headers.pairs, ("authorization", answer))))
+
+
+STRANGER = SipFlow("udp", ("10.0.0.9", 5060))
+
+
+@pytest.mark.parametrize("nonce", ["expired", "of an earlier process"])
+def test_a_right_password_with_an_old_nonce_is_challenged_anew_and_no_wrong_one(nonce: str) -> None:
+    now, users = 0.0, {"anna": "secret"}
+
+    def admission_of() -> SipAdmission:
+        nobody = AddressSet.parse([])
+        return SipAdmission(lambda *_: "", nobody, users, now=lambda: now, unix_now=lambda: now)
+
+    admission = admission_of()
+    old = (admission if nonce == "expired" else admission_of()).challenges(register())
+    assert all("stale" not in value for value in old)
+    now = 302.0
+    for _ in range(10):
+        assert admission.admit(proven(old), STRANGER)[0] is RequestVerdict.CHALLENGE
+    fresh = admission.challenges(proven(old))
+    assert all("stale=true" in value for value in fresh)
+    verdict, origin = admission.admit(proven(fresh), STRANGER)
+    assert (verdict, origin.user) == (RequestVerdict.ADMITTED, "anna")
+
+
+@pytest.mark.parametrize("age_s", [0.0, 302.0])
+def test_a_wrong_password_counts_whatever_its_nonce(age_s: float) -> None:
+    now, users = 0.0, {"anna": "secret"}
+    nobody = AddressSet.parse([])
+    admission = SipAdmission(lambda *_: "", nobody, users, now=lambda: now, unix_now=lambda: now)
+    wrong = proven(admission.challenges(register()), "guess")
+    now = age_s
+    assert all("stale" not in value for value in admission.challenges(wrong))
+    verdicts = [admission.admit(wrong, STRANGER)[0] for _ in range(6)]
+    assert verdicts == [RequestVerdict.CHALLENGE] * 5 + [RequestVerdict.SILENCE]
 
 
 def test_a_storm_of_registrations_is_silenced_and_other_phones_are_heard() -> None:
