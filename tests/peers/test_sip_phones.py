@@ -1,15 +1,19 @@
 """Phones that nobody here wrote: SIPp with its own scenarios and ours, and baresip."""
 
 import asyncio
+import json
 import re
 import shutil
 import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from websockets.asyncio.client import ClientConnection
 
-from peers.sip.sipp_scenarios import CALLER_WITH_CHANGES, CANCELLED, TRANSFERRED
+from peers.sip.sipp_scenarios import CALLER_WITH_CHANGES, CANCELLED, CANCELS, CHALLENGING, TRANSFERRED
 from shared.calls.call_server import CallServer, call_server, run
 from vivavoce.gateway.calls.ways_in.sip.server import SipCallServer
 
@@ -62,9 +66,27 @@ def port_of(server: CallServer) -> int:
     return sip.sockets.port
 
 
-async def place(server: CallServer, port: int) -> str:
+async def next_call(server: CallServer) -> str:
+    """Wait for a call; return its id."""
+    async with asyncio.timeout(20):
+        while not len(server.gateway.calls.registry):
+            await asyncio.sleep(0.01)
+    (listed,) = server.gateway.calls.registry
+    return str(listed.call.call_id)
+
+
+async def messages_of(socket: ClientConnection) -> AsyncIterator[dict[str, Any]]:
+    """Yield what a program is told until the call is over."""
+    async for message in socket:
+        if isinstance(message, str):
+            yield json.loads(message)
+
+
+async def place(server: CallServer, target: int | str) -> str:
+    """Call a number, or a port of this machine; return the call's id."""
+    to = f"sip:bob@127.0.0.1:{target}" if isinstance(target, int) else target
     async with server.http() as client:
-        placed = await client.post("", json={"over": "sip", "to": f"sip:bob@127.0.0.1:{port}"})
+        placed = await client.post("", json={"over": "sip", "to": to})
         assert placed.status_code == 202, placed.text
         return str(placed.json()["call"])
 
@@ -116,6 +138,35 @@ def test_sipp_calls_and_is_called(tmp_path: Path) -> None:
     run(call())
 
 
+def test_sipp_calls_over_tcp_and_gives_up_too_late(tmp_path: Path) -> None:
+    async def call() -> None:
+        async with call_server(sip_port=0) as server:
+            address = f"127.0.0.1:{port_of(server)}"
+            await sipp(tmp_path, "-sn", "uac", address, "-d", "500", "-t", "t1")
+            await sipp(tmp_path, "-sf", scenario(tmp_path, "cancels", CANCELS), address)
+            assert len(server.gateway.calls.registry) == 0
+
+    run(call())
+
+
+def test_sipp_challenges_a_call_through_a_trunk(tmp_path: Path) -> None:
+    async def call() -> None:
+        own = free_port()
+        trunk = {"host": "127.0.0.1", "port": own, "user": "4930", "password": "secret", "expires_s": 0}
+        changes = {"sip_trunks": {"trunk": trunk}, "sip_outgoing": {"destinations": ["+49"]}}
+        async with call_server(sip_port=0, **changes) as server:
+            file = scenario(tmp_path, "challenging", CHALLENGING)
+            answering = asyncio.create_task(sipp(tmp_path, "-sf", file, port=own))
+            await asyncio.sleep(0.5)
+            call_id = await place(server, "+4930777")
+            await state_of(server, call_id, "answered")
+            async with server.http() as client:
+                await client.delete(f"/{call_id}")
+            await answering
+
+    run(call())
+
+
 def test_sipp_calls_with_a_password_and_changes_the_media(tmp_path: Path) -> None:
     async def call() -> None:
         changes = {"sip_peers": ["10.9.9.9"], "sip_users": {"anna": "secret"}}
@@ -123,7 +174,15 @@ def test_sipp_calls_with_a_password_and_changes_the_media(tmp_path: Path) -> Non
             file = scenario(tmp_path, "changes", CALLER_WITH_CHANGES)
             address = f"127.0.0.1:{port_of(server)}"
             account = ("-au", "anna", "-ap", "secret", "-auth_uri", f"100@{address}")
-            await sipp(tmp_path, "-sf", file, address, *account)
+            calling = asyncio.create_task(sipp(tmp_path, "-sf", file, address, *account))
+            call_id = await next_call(server)
+            async with server.socket(call_id) as socket:
+                messages = [message async for message in messages_of(socket)]
+            await calling
+            told = [(each["type"], each.get("on", each.get("digit"))) for each in messages]
+            assert [each for each in told if each[0] in ("hold", "dtmf")] == [
+                ("hold", True), ("hold", False), ("dtmf", "7")
+            ]  # fmt: skip
 
     run(call())
 
@@ -148,14 +207,11 @@ def test_baresip_hears_the_agent(tmp_path: Path) -> None:
             calling = asyncio.create_task(
                 execute("baresip", "-f", str(tmp_path), "-e", dial, "-t", "6", cwd=tmp_path)
             )
-            registry = server.gateway.calls.registry
-            async with asyncio.timeout(20):
-                while not len(registry):
-                    await asyncio.sleep(0.05)
-            (listed,) = registry
+            call_id = await next_call(server)
+            listed = server.gateway.calls.registry.get(call_id)
             async with server.http() as client:
                 text = {"content": "Good morning.", "headers": {"content-type": "text/plain"}}
-                await client.post(f"/{listed.call.call_id}/speech", **text)  # type: ignore[arg-type]
+                await client.post(f"/{call_id}/speech", **text)  # type: ignore[arg-type]
             _, output = await calling
             assert re.search(r"terminated \(duration: \d+ secs\)", output), output[-2000:]
             assert listed.call.media.report.stats.packets > 100
