@@ -78,6 +78,15 @@ class SipTestPhone:
         session.start()
         return session
 
+    async def register(self, port: int, user: str = "anna", password: str = "secret") -> None:
+        """Register for ten minutes."""
+        contact = (
+            "contact",
+            f"<{self.endpoint.contact(SipFlow('udp', ('127.0.0.1', port)), user)}>;expires=600",
+        )
+        response = await self.request("REGISTER", port, contact, user=user, password=password)
+        assert response.status == 200, response
+
     async def request(
         self, method: str, port: int, *headers: tuple[str, str], user: str = "", password: str = ""
     ) -> SipResponse:
@@ -93,8 +102,7 @@ class SipTestPhone:
                 ("to", f"<sip:{user or 'anna'}@127.0.0.1>"),
                 ("call-id", call_id),
                 ("cseq", f"{next(numbers)} {method}"),
-                ("contact", f"<{self.endpoint.contact(flow, user)}>"),
-                *headers,
+                *(headers or [("contact", f"<{self.endpoint.contact(flow, user)}>")]),
                 *more,
             )
             return SipRequest(method, f"sip:127.0.0.1:{port}", SipHeaders(pairs))

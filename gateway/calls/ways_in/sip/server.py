@@ -125,7 +125,7 @@ class SipCallServer:
         """End every call and every registration, and close the sockets."""
         for call in tuple(self._calls.values()):
             if call.call is None or call.joined is not None:
-                call.session.hang_up("shutting down")
+                call.hang_up("shutting down")
         await self.dialer.redirects.aclose()
         await self._rtp.aclose()
         for trunk in self.trunks.values():
