@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection
 
 from peers.sip.sipp_scenarios import CALLER_WITH_CHANGES, CANCELLED, CANCELS, CHALLENGING, TRANSFERRED
 from shared.calls.call_server import CallServer, call_server, run
-from vivavoce.gateway.calls.ways_in.sip.server import SipCallServer
+from shared.sip.gateway import place, server_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -61,9 +61,7 @@ def scenario(folder: Path, name: str, text: str) -> str:
 
 
 def port_of(server: CallServer) -> int:
-    sip = server.gateway.calls.opened["sip"].server
-    assert isinstance(sip, SipCallServer)
-    return sip.sockets.port
+    return server_of(server).sockets.port
 
 
 async def next_call(server: CallServer) -> str:
@@ -82,13 +80,9 @@ async def messages_of(socket: ClientConnection) -> AsyncIterator[dict[str, Any]]
             yield json.loads(message)
 
 
-async def place(server: CallServer, target: int | str) -> str:
-    """Call a number, or a port of this machine; return the call's id."""
-    to = f"sip:bob@127.0.0.1:{target}" if isinstance(target, int) else target
-    async with server.http() as client:
-        placed = await client.post("", json={"over": "sip", "to": to})
-        assert placed.status_code == 202, placed.text
-        return str(placed.json()["call"])
+async def place_call(server: CallServer, port: int) -> str:
+    """Call a port of this machine; return the call's id."""
+    return (await place(server, f"sip:bob@127.0.0.1:{port}")).call_id
 
 
 async def state_of(server: CallServer, call_id: str, *states: str) -> str:
@@ -109,7 +103,7 @@ def test_sipp_calls_and_is_called(tmp_path: Path) -> None:
             own = free_port()
             answering = asyncio.create_task(sipp(tmp_path, "-sn", "uas", port=own))
             await asyncio.sleep(0.5)
-            call_id = await place(server, own)
+            call_id = await place_call(server, own)
             await state_of(server, call_id, "answered")
             async with server.http() as client:
                 await client.delete(f"/{call_id}")
@@ -118,7 +112,7 @@ def test_sipp_calls_and_is_called(tmp_path: Path) -> None:
                 sipp(tmp_path, "-sf", scenario(tmp_path, "cancelled", CANCELLED), port=own)
             )
             await asyncio.sleep(0.5)
-            call_id = await place(server, own)
+            call_id = await place_call(server, own)
             await state_of(server, call_id, "ringing")
             async with server.http() as client:
                 assert (await client.delete(f"/{call_id}")).status_code == 200
@@ -128,7 +122,7 @@ def test_sipp_calls_and_is_called(tmp_path: Path) -> None:
                 sipp(tmp_path, "-sf", scenario(tmp_path, "transferred", TRANSFERRED), port=own)
             )
             await asyncio.sleep(0.5)
-            call_id = await place(server, own)
+            call_id = await place_call(server, own)
             await state_of(server, call_id, "answered")
             async with server.http() as client:
                 answer = await client.post(f"/{call_id}/transfer", json={"to": "sip:carol@127.0.0.1:5"})
@@ -158,7 +152,7 @@ def test_sipp_challenges_a_call_through_a_trunk(tmp_path: Path) -> None:
             file = scenario(tmp_path, "challenging", CHALLENGING)
             answering = asyncio.create_task(sipp(tmp_path, "-sf", file, port=own))
             await asyncio.sleep(0.5)
-            call_id = await place(server, "+4930777")
+            call_id = (await place(server, "+4930777")).call_id
             await state_of(server, call_id, "answered")
             async with server.http() as client:
                 await client.delete(f"/{call_id}")

@@ -149,10 +149,12 @@ class SipTestPhone:
 
 
 @asynccontextmanager
-async def sip_phone(tls: ssl.SSLContext | None = None) -> AsyncIterator[SipTestPhone]:
-    """A phone that is on."""
+async def sip_phone(
+    tls: ssl.SSLContext | None = None, *, server_tls: ssl.SSLContext | None = None
+) -> AsyncIterator[SipTestPhone]:
+    """A phone that is on. tls: of connections from it; server_tls: of those to it."""
     phone = SipTestPhone(tls)
-    await phone.sockets.open("127.0.0.1", 0, None)
+    await phone.sockets.open("127.0.0.1", 0, None if server_tls is None else (0, server_tls))
     try:
         yield phone
     finally:

@@ -265,7 +265,8 @@ class SipCallServer:
         self.endpoint.lose(flow)
 
     def _local(self, flow: SipFlow) -> tuple[str, int]:
-        port = self.sockets.tls_port if flow.transport == "tls" else self.sockets.port
+        # Without a port of ours for TLS, a trunk reaches us by the connection that we made.
+        port = (self.sockets.tls_port if flow.transport == "tls" else 0) or self.sockets.port
         return self._public_host or local_host(self._host, flow.host), port
 
     def _wake(self, at: float) -> None:
