@@ -1,6 +1,7 @@
 """Trunks: their servers by SRV, an outbound proxy, several of them, and storms of requests."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -127,6 +128,27 @@ def test_requests_go_to_the_outbound_proxy_and_name_the_trunk() -> None:
         assert trunk.server == SipFlow("udp", ("10.0.0.4", 5070))
         assert str(trunk.address_of("+4930")) == "sip:+4930@example.com"
         await trunk.aclose()
+
+    scenario(test)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_no_password_is_logged_or_shown(right: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        there = TrunkTest(NamedResolver(sip=[Record(1, "a.example.com")]))
+        secret = "c0rrect-h0rse"
+        SipPeer(there.network, "10.0.0.2", passwords={"4930": secret if right else "another"})
+        with caplog.at_level(logging.DEBUG):
+            trunk = there.trunk(password=secret)
+            await there.run(2)
+            there.network.loses = lambda sent: True
+            await there.run(600)
+            await trunk.aclose()
+        assert ("registered at" if right else "is not registered: 401") in caplog.text
+        assert "is not registered" in caplog.text
+        shown = (repr(Credentials("4930", secret)), repr(trunk), repr(trunk.registration), caplog.text)
+        assert secret not in " ".join(shown)
+        assert all(secret.encode() not in sent.data for sent in there.network.sent)
 
     scenario(test)
 
