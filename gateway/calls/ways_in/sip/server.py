@@ -219,7 +219,7 @@ class SipCallServer:
         self._calls[call.call_id] = call
 
     def on_refer(self, call: SipCall, target: NameAddress) -> int:
-        """Refuse a peer that wants its call transferred: calls are made by programs only."""
+        """Refuse a peer that wants the agent to go on with another one: a call keeps its peer."""
         return 603
 
     # Calls
