@@ -21,6 +21,7 @@ from .message import SipRequest
 _HASHES: Final[Mapping[str, Callable[[bytes], Any]]] = {"SHA-256": hashlib.sha256, "MD5": hashlib.md5}
 _PARAMETER: Final = re.compile(r'\s*([A-Za-z][\w-]*)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]+)\s*(?:,|$)')
 _UNQUOTED: Final = frozenset(("algorithm", "nc", "qop", "stale"))
+_KNOWS_ONE: Final = re.compile(r"baresip v[0-2]\.")  # fails at any challenge that is not MD5
 _NONCE_S: Final = 300
 _MAX_COUNTED: Final = 10_000  # nonces whose counters are kept
 
@@ -135,6 +136,7 @@ class DigestChallenger:
 
     def challenges(self, request: SipRequest, now: float) -> list[str]:
         """Return the values of WWW-Authenticate, MD5 first: many phones look at the first one only."""
+        knows_one = _KNOWS_ONE.match(request.headers.get("user-agent"))
         nonce = self._make_nonce(int(now))
         common = {"realm": self._realm, "nonce": nonce, "qop": "auth"}
         stale = ", stale=true" if self.is_stale(request, now) else ""
@@ -142,7 +144,7 @@ class DigestChallenger:
             "Digest "
             + ", ".join([f'{name}="{value}"' for name, value in common.items()])
             + f"{stale}, algorithm={algorithm}"
-            for algorithm in reversed(list(_HASHES))
+            for algorithm in (("MD5",) if knows_one else reversed(list(_HASHES)))
         ]
 
     def verify(self, request: SipRequest, now: float) -> str | None:

@@ -126,7 +126,7 @@ def test_nobody_is_unregistered_longer_than_all_servers_are_away() -> None:
 
 
 def test_a_day_with_all_troubles_is_without_registration_only_while_the_server_is_away() -> None:
-    """The bound: the absence and 42 s, in which a request times out (32 s) and the next one follows (10 s)."""
+    """The bound: the absence and 42 s, in which a request times out (32 s) and the next follows (10 s)."""
     day = Day(found=["10.1.0.1"])  # whose nonces are new for each of its challenges
     begin, first = day.network.now, day.servers[0]
     day.registration.start()

@@ -230,6 +230,22 @@ def test_a_wrong_password_counts_whatever_its_nonce(age_s: float) -> None:
     assert verdicts == [RequestVerdict.CHALLENGE] * 5 + [RequestVerdict.SILENCE]
 
 
+@pytest.mark.parametrize(
+    ("agent", "algorithms"),
+    [("Linphone/5.2", ["MD5", "SHA-256"]), ("baresip v1.0.0 (x86_64/linux)", ["MD5"])],
+)
+def test_a_phone_that_fails_at_other_challenges_gets_that_of_md5_alone(
+    agent: str, algorithms: list[str]
+) -> None:
+    admission = SipAdmission(lambda *_: "", AddressSet.parse([]), {"anna": "secret"})
+    request = register()
+    headers = SipHeaders((*request.headers.pairs, ("user-agent", agent)))
+    for index in range(len(algorithms)):
+        challenges = admission.challenges(replace(request, headers=headers))
+        assert [value.rpartition("algorithm=")[2] for value in challenges] == algorithms
+        assert admission.admit(proven([challenges[index]]), STRANGER)[0] is RequestVerdict.ADMITTED
+
+
 def test_a_storm_of_registrations_is_silenced_and_other_phones_are_heard() -> None:
     now, users = 0.0, {"anna": "secret"}
     admission = SipAdmission(
