@@ -1,16 +1,17 @@
 """Digest authentication of both sides: the answer to a challenge, and the check of an answer.
 
 Nonces of ours are signed and expire: no state is kept for strangers. A nonce counter that does not grow is
-refused, so that an answer seen on the wire opens nothing.
+refused, so that an answer seen on the wire opens nothing. A right answer to a nonce that has expired, or that
+an earlier process gave, is challenged anew with ``stale``: it is no wrong password.
 
-Source: RFC 7616 (digest), RFC 8760 (SHA-256 in SIP), RFC 3261, 22.
+Source: RFC 7616 (digest; 3.3: stale), RFC 8760 (SHA-256 in SIP), RFC 3261, 22.
 """
 
 import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from .message import SipRequest
 _HASHES: Final[Mapping[str, Callable[[bytes], Any]]] = {"SHA-256": hashlib.sha256, "MD5": hashlib.md5}
 _PARAMETER: Final = re.compile(r'\s*([A-Za-z][\w-]*)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]+)\s*(?:,|$)')
 _UNQUOTED: Final = frozenset(("algorithm", "nc", "qop", "stale"))
+_KNOWS_ONE: Final = re.compile(r"baresip v[0-2]\.")  # fails at any challenge that is not MD5
 _NONCE_S: Final = 300
 _MAX_COUNTED: Final = 10_000  # nonces whose counters are kept
 
@@ -132,44 +134,52 @@ class DigestChallenger:
         self._secret = secrets.token_bytes(32)
         self._counters: dict[str, int] = {}  # by nonce, oldest first
 
-    def challenges(self, now: float) -> list[str]:
+    def challenges(self, request: SipRequest, now: float) -> list[str]:
         """Return the values of WWW-Authenticate, MD5 first: many phones look at the first one only."""
+        knows_one = _KNOWS_ONE.match(request.headers.get("user-agent"))
         nonce = self._make_nonce(int(now))
         common = {"realm": self._realm, "nonce": nonce, "qop": "auth"}
+        stale = ", stale=true" if self.is_stale(request, now) else ""
         return [
             "Digest "
             + ", ".join([f'{name}="{value}"' for name, value in common.items()])
-            + f", algorithm={algorithm}"
-            for algorithm in reversed(list(_HASHES))
+            + f"{stale}, algorithm={algorithm}"
+            for algorithm in (("MD5",) if knows_one else reversed(list(_HASHES)))
         ]
 
     def verify(self, request: SipRequest, now: float) -> str | None:
         """Return the user who sent a request; None if its answer is missing, wrong, old or used before."""
-        for value in request.headers.all("authorization"):
-            given = parse_digest(value)
-            if given is not None and (user := self._verify(given, request, now)) is not None:
-                return user
+        for given in self._proofs(request):
+            nonce, count = given["nonce"], int(given["nc"], 16)
+            if self._is_fresh(nonce, now) and count > self._counters.get(nonce, 0):
+                self._counters[nonce] = count
+                if len(self._counters) > _MAX_COUNTED:
+                    del self._counters[next(iter(self._counters))]
+                return given["username"]
         return None
 
-    def _verify(self, given: dict[str, str], request: SipRequest, now: float) -> str | None:
+    def is_stale(self, request: SipRequest, now: float) -> bool:
+        """Return whether a request proves the password with a nonce that is not valid any more."""
+        return any(not self._is_fresh(given["nonce"], now) for given in self._proofs(request))
+
+    def _proofs(self, request: SipRequest) -> Iterator[dict[str, str]]:
+        """Yield the answers that prove a password, whatever their nonce."""
+        for value in request.headers.all("authorization"):
+            given = parse_digest(value)
+            if given is not None and self._proves(given, request):
+                yield given
+
+    def _proves(self, given: dict[str, str], request: SipRequest) -> bool:
         if not {"username", "realm", "nonce", "uri", "response", "qop", "nc"} <= given.keys():
-            return None
-        nonce, count = given["nonce"], given["nc"]
+            return False
         if given["realm"] != self._realm or given["uri"] != request.uri:
-            return None
-        if not self._is_fresh(nonce, now) or not re.fullmatch("[0-9a-fA-F]{8}", count):
-            return None
+            return False
         password = self._password_of(given["username"])
         # A user who does not exist costs the same time.
         credentials = Credentials(given["username"], password if password is not None else "")
         proof = _response_of(given, credentials, request.method, request.body)
         is_right = proof is not None and _equal(proof, given["response"])
-        if not is_right or password is None or int(count, 16) <= self._counters.get(nonce, 0):
-            return None
-        self._counters[nonce] = int(count, 16)
-        if len(self._counters) > _MAX_COUNTED:
-            del self._counters[next(iter(self._counters))]
-        return given["username"]
+        return is_right and password is not None and bool(re.fullmatch("[0-9a-fA-F]{8}", given["nc"]))
 
     def _make_nonce(self, second: int) -> str:
         salt = secrets.token_hex(4)

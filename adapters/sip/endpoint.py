@@ -45,8 +45,8 @@ class SipEndpointUser(Protocol):
     def admit(self, request: SipRequest, flow: SipFlow) -> RequestVerdict:
         """Say what becomes of a request that begins something. The request may be no valid one."""
 
-    def challenges(self) -> list[str]:
-        """Return the values of WWW-Authenticate."""
+    def challenges(self, request: SipRequest) -> list[str]:
+        """Return the values of WWW-Authenticate for a request."""
 
     def on_call(self, session: IncomingSession) -> None:
         """Take a call: set its listener, then ring, answer or reject it, now or later."""
@@ -164,7 +164,7 @@ class SipEndpoint:
     def _refuse(self, request: SipRequest, flow: SipFlow, admission: RequestVerdict) -> None:
         """Answer without a transaction: no state is kept for those who are not admitted."""
         if admission is RequestVerdict.CHALLENGE:
-            headers = tuple(("www-authenticate", value) for value in self._user.challenges())
+            headers = tuple(("www-authenticate", value) for value in self._user.challenges(request))
             self._respond_statelessly(request, flow, 401, *headers)
         elif admission is RequestVerdict.BUSY:
             self._respond_statelessly(request, flow, 503, ("retry-after", "30"))

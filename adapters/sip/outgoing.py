@@ -4,6 +4,7 @@
            '-> 3xx: the owner says whether, and where, another INVITE of the same call goes
            '-> 4xx to 6xx: it is over, with that status
     cancel --> CANCEL after the first 1xx --> 487; a 2xx that crosses it is acknowledged, and ended
+    no answer in time --> the same, and 480 for the owner
 
 If a proxy asks several phones, and two answer, the second is acknowledged, and ended. An answer may have its
 description in a 1xx before it (``reliable_progress``).
@@ -71,7 +72,7 @@ class OutgoingSession(SipSession):
         self._description = invite.description
         self._inviting: ChallengedRequest | None = None
         self._has_progress = False
-        self._is_cancelled = False
+        self._cancel_status = 0  # that a call ends with which we cancel
         self._progress = ReliableProgress(host, credentials)
         self.on_redirect: Callable[[list[SipUri]], bool] = lambda addresses: False
         self.on_unreachable: Callable[[], bool] = lambda: False
@@ -81,7 +82,7 @@ class OutgoingSession(SipSession):
     def start(self, *, max_ring_s: float = _NO_LIMIT) -> None:
         """Send the INVITE; it is cancelled if it is not answered in time."""
         if max_ring_s < _NO_LIMIT:
-            self._retry = self._host.timers.set(max_ring_s, lambda: self.hang_up("no answer"))
+            self._retry = self._host.timers.set(max_ring_s, lambda: self._give_up(480, "no answer"))
         self._inviting = ChallengedRequest(
             self._host,
             self._make_invite,
@@ -93,14 +94,16 @@ class OutgoingSession(SipSession):
 
     def hang_up(self, reason: str = "", *, cause: int = 16) -> None:
         """End the call; before the answer, cancel it."""
-        if self.state is not SessionState.NEW:
+        if self.state is SessionState.NEW:
+            self._give_up(487, reason)
+        else:
             super().hang_up(reason, cause=cause)
-        elif self._is_redirected:
-            self.end(487, reason)
-        elif not self._is_cancelled:
-            self._is_cancelled = True
-            if self._has_progress:
-                self._cancel()
+
+    def end(self, status: int, reason: str) -> None:
+        """End the call; one that was cancelled says why, unless the peer refused it meanwhile."""
+        if self._cancel_status and status in (0, 408, 487):
+            status = self._cancel_status
+        super().end(status, reason)
 
     def follow(self, invite: OutgoingInvite, credentials: Credentials | None) -> None:
         """Go on at another target, after ``on_redirect``; no error if the call is over."""
@@ -116,6 +119,15 @@ class OutgoingSession(SipSession):
         self._progress = ReliableProgress(self._host, credentials)
         self._is_redirected = self._has_progress = False
         self.start()
+
+    def _give_up(self, status: int, reason: str) -> None:
+        if self.state is not SessionState.NEW or self._cancel_status:
+            return
+        self._cancel_status = status
+        if self._is_redirected:
+            self.end(status, reason)
+        elif self._has_progress:
+            self._cancel()
 
     def _make_invite(self, more: tuple[tuple[str, str], ...]) -> SipRequest:
         invite = self.invite
@@ -159,7 +171,7 @@ class OutgoingSession(SipSession):
 
     def _fail(self, status: int, reason: str) -> None:
         """End the call, unless the owner goes on at another server."""
-        is_open = self.state is SessionState.NEW and not self._is_cancelled
+        is_open = self.state is SessionState.NEW and not self._cancel_status
         if not (is_open and self.on_unreachable()):
             self.end(status, reason)
 
@@ -174,7 +186,7 @@ class OutgoingSession(SipSession):
     def _redirect(self, response: SipResponse) -> bool:
         """Have the owner decide where a 3xx leads; return whether the call goes on."""
         addresses = [uri for uri in _addresses_of(response) if str(uri) not in self._tried]
-        if self._is_cancelled or not addresses or len(self._tried) > _MAX_REDIRECTS:
+        if self._cancel_status or not addresses or len(self._tried) > _MAX_REDIRECTS:
             return False
         self._is_redirected = True
         goes_on = self.on_redirect(addresses)
@@ -184,13 +196,13 @@ class OutgoingSession(SipSession):
     def _note_progress(self, request: SipRequest, response: SipResponse) -> None:
         if not self._has_progress:
             self._has_progress = True
-            if self._is_cancelled:
+            if self._cancel_status:
                 self._cancel()
         if response.status == 100 or not self._progress.take(
             request, response, lambda: self._dialog_of(request, response)
         ):
             return
-        if not self._is_cancelled:
+        if not self._cancel_status:
             self.listener.on_progress(response.status, response.body)
 
     def _accept(self, request: SipRequest, response: SipResponse) -> None:
@@ -215,7 +227,7 @@ class OutgoingSession(SipSession):
             self._retry.cancel()
         self._take_answer(request, response)
         self.state = SessionState.UP
-        if self._is_cancelled:
+        if self._cancel_status:
             self.hang_up("cancelled")
             return
         self.listener.on_answered(response.body or early)

@@ -43,7 +43,7 @@ class Registration:
     Args:
         contact: returns our URI as the server of a flow must see it.
         look_up: finds the servers, the best one first, and passes them on, now or later; none: it failed.
-        on_change: called when it is registered, and when it is not any more.
+        on_change: called when it is registered, and at each attempt that leaves it unregistered.
 
     Attributes:
         flow: of the server that has it; None: none has.
@@ -168,6 +168,8 @@ class Registration:
             self.problem = f"{status} {response.reason}"
             self._drop(server)
             self._start_after(_REFUSED_S)
+            if not self.is_registered:
+                self._on_change(self)
         else:
             self._keep_away(server, response)
             self._fail(server, f"{status} {response.reason}")
@@ -222,4 +224,3 @@ class Registration:
         """Note that a server does not know us any more, once its grant is over."""
         if self.flow == server and not self.is_registered:
             self.flow = None
-            self._on_change(self)

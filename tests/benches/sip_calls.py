@@ -1,9 +1,9 @@
-"""Calls over SIP against calls over RTP, all speaking: ``PYTHONPATH=tests python -m benches.sip_calls``.
+"""Calls over SIP against RTP and AudioSocket, all speaking: ``PYTHONPATH=tests python -m benches.sip_calls``.
 
 A gateway in a process of its own speaks a text over and over on every call; phones in this process begin
-calls at a rate. Printed are, for each way, the time from the INVITE (or the request of the API) to the answer
-and to the first audible packet, calls that failed, gaps between packets over 60 ms, and the processor time
-of the gateway and its media processes.
+calls at a rate. Printed are, for each way, the time from the INVITE (the request of the API, the connection)
+to the answer and the first audible packet, how much later than over AudioSocket that is, calls that failed,
+gaps between packets over 60 ms, and the processor time of the gateway and its media processes.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -25,6 +26,12 @@ import numpy as np
 from shared.sip.network import RecordingListener
 from shared.sip.phone import SipTestPhone, sip_phone
 from vivavoce.adapters.audio.codecs import ulaw_decode
+from vivavoce.adapters.audiosocket.protocol import (
+    AudioSocketAudio,
+    AudioSocketConnection,
+    AudioSocketRole,
+    CallId,
+)
 
 TEXT: Final = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all. " * 4
 CallEnd = Callable[[], Awaitable[object] | None]
@@ -36,20 +43,49 @@ _CODE: Final = (
 )
 
 
-class RtpEar(asyncio.DatagramProtocol):
+class PacketTimes:
     """Notes when packets arrive, and the first that is audible."""
 
     def __init__(self) -> None:
         self.arrived: list[float] = []
         self.audible_at = 0.0
 
-    def datagram_received(self, data: bytes, addr: object) -> None:
+    def take(self, pcm: bytes) -> None:
+        """Take a packet, s16le."""
         now = time.monotonic()
         self.arrived.append(now)
         if not self.audible_at:
-            samples = np.frombuffer(ulaw_decode(data[12:]), "<i2").astype(float)
+            samples = np.frombuffer(pcm, "<i2").astype(float)
             if np.sqrt(np.mean(samples**2)) > _AUDIBLE:
                 self.audible_at = now
+
+
+class RtpEar(asyncio.DatagramProtocol):
+    """Receives the RTP of a call."""
+
+    def __init__(self) -> None:
+        self.times = PacketTimes()
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        self.times.take(ulaw_decode(data[12:]))
+
+
+class AudioSocketEar(asyncio.Protocol):
+    """Calls over AudioSocket, and receives its audio."""
+
+    def __init__(self) -> None:
+        self.times = PacketTimes()
+        self._connection = AudioSocketConnection(AudioSocketRole.CALLER)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(self._connection.send(CallId(uuid.uuid4())))
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.receive_data(data)
+        for event in self._connection.events():
+            if isinstance(event, AudioSocketAudio):
+                self.times.take(event.payload)
 
 
 @dataclass
@@ -69,7 +105,7 @@ class WayResult:
             return f"{1000 * float(np.percentile(values, share)):.0f}" if values else "-"
 
         return (
-            f"{name:5} answer p50 {at(self.answered, 50)} p95 {at(self.answered, 95)} ms, "
+            f"{name:11} answer p50 {at(self.answered, 50)} p95 {at(self.answered, 95)} ms, "
             f"audible p50 {at(self.audible, 50)} p95 {at(self.audible, 95)} ms, "
             f"{self.failures.total()} failed {dict(self.failures) or ''}, "
             f"{self.gaps} gaps over 60 ms, {self.cpu:.2f} processors"
@@ -90,6 +126,7 @@ class Gateway:
         assert self._process.stdout is not None
         ready = self._process.stdout.readline()
         self.http = ready.partition("HTTP on ")[2].partition(",")[0]
+        self.audiosocket_port = int(ready.partition("AudioSocket on 127.0.0.1:")[2].split()[0].rstrip(","))
         log = (folder / "log").read_text()
         self.sip_port = int(log.partition("SIP on 127.0.0.1:")[2].split()[0])
 
@@ -133,33 +170,43 @@ async def _rtp_call(client: httpx.AsyncClient, port: int) -> tuple[CallEnd, str]
     return lambda: client.delete(f"/v1/calls/{call}"), why
 
 
+async def _audiosocket_call(gateway: Gateway) -> tuple[CallEnd, PacketTimes]:
+    loop = asyncio.get_running_loop()
+    transport, ear = await loop.create_connection(AudioSocketEar, "127.0.0.1", gateway.audiosocket_port)
+    return transport.close, ear.times
+
+
 async def measure(way: str, calls: int, rate: float, seconds: float, gateway: Gateway) -> WayResult:
     """Begin calls at a rate, let all speak, and end them."""
     result = WayResult()
     loop = asyncio.get_running_loop()
-    ears: list[RtpEar] = []
+    heard: list[PacketTimes] = []
     ends: list[CallEnd] = []
 
     async def one(phone: SipTestPhone, client: httpx.AsyncClient) -> None:
         transport, ear = await loop.create_datagram_endpoint(RtpEar, local_addr=("127.0.0.1", 0))
-        port = transport.get_extra_info("sockname")[1]
-        begun = time.monotonic()
+        port, times = transport.get_extra_info("sockname")[1], ear.times
+        begun, why = time.monotonic(), ""
         try:
-            placing = _sip_call(phone, gateway, port) if way == "sip" else _rtp_call(client, port)
-            end, why = await placing
-        except (TimeoutError, httpx.HTTPError) as error:
+            if way == "audiosocket":
+                end, times = await _audiosocket_call(gateway)
+            elif way == "sip":
+                end, why = await _sip_call(phone, gateway, port)
+            else:
+                end, why = await _rtp_call(client, port)
+        except (TimeoutError, OSError, httpx.HTTPError) as error:
             why = repr(error)
         if why:
             result.failures[why] += 1
             return
         result.answered.append(time.monotonic() - begun)
         ends.append(end)
-        ears.append(ear)
+        heard.append(times)
         await asyncio.sleep(seconds)
-        if ear.audible_at:
-            result.audible.append(ear.audible_at - begun)
+        if times.audible_at:
+            result.audible.append(times.audible_at - begun)
         else:
-            result.failures[f"silent, {len(ear.arrived)} packets"] += 1
+            result.failures[f"silent, {len(times.arrived)} packets"] += 1
 
     async with sip_phone() as phone, httpx.AsyncClient(base_url=gateway.http, timeout=20) as client:
         cpu, begun = gateway.cpu_s(), time.monotonic()
@@ -169,8 +216,8 @@ async def measure(way: str, calls: int, rate: float, seconds: float, gateway: Ga
             await asyncio.sleep(max(0.0, begun + (number + 1) / rate - time.monotonic()))
         await asyncio.gather(*tasks)
         result.cpu = (gateway.cpu_s() - cpu) / (time.monotonic() - begun)
-        for ear in ears:
-            result.gaps += int(np.count_nonzero(np.diff(ear.arrived) > _GAP_S))
+        for times in heard:
+            result.gaps += int(np.count_nonzero(np.diff(times.arrived) > _GAP_S))
         ending = [ended for end in ends if (ended := end()) is not None]
         await asyncio.gather(*ending, return_exceptions=True)
         await asyncio.sleep(2)
@@ -178,13 +225,14 @@ async def measure(way: str, calls: int, rate: float, seconds: float, gateway: Ga
 
 
 def main() -> None:
-    """Measure both ways, and print them."""
+    """Measure each way, and print them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--calls", type=int, default=100)
     parser.add_argument("--rate", type=float, default=20.0)
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args()
-    for way in ("rtp", "sip"):
+    audible = 0.0
+    for way in ("audiosocket", "rtp", "sip"):
         with tempfile.TemporaryDirectory() as folder:
             gateway = Gateway(Path(folder))
             try:
@@ -194,6 +242,10 @@ def main() -> None:
             finally:
                 gateway.close()
         print(many.line(way), flush=True)
+        if many.audible:
+            median = float(np.median(many.audible))
+            audible = audible or median
+            print(f"{way}: first audible p50 {1000 * (median - audible):+.0f} ms against AudioSocket")
         print(
             json.dumps(
                 {"way": way, "calls": options.calls, "failed": many.failures.total(), "gaps": many.gaps}

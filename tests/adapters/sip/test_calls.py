@@ -126,6 +126,22 @@ def test_a_call_that_rings_is_cancelled() -> None:
     assert listener_of(bob.calls[0]).events == [("ended", 487)]
 
 
+@pytest.mark.parametrize("takes_cancel", [True, False])
+def test_a_call_that_rings_too_long_has_no_answer(takes_cancel: bool) -> None:
+    network, alice, bob = two_peers()
+    bob.answers_calls = False
+    if not takes_cancel:
+        network.loses = lambda sent: sent.name == "487"
+    session = alice.call(bob, max_ring_s=20)
+    network.run(0.1)
+    bob.calls[0].ring()
+    network.run(19)
+    assert listener_of(session).events == [("progress", 180)]
+    network.run(60)
+    assert listener_of(session).events == [("progress", 180), ("ended", 480)]
+    assert listener_of(bob.calls[0]).events == [("ended", 487)]
+
+
 def test_a_cancel_waits_for_the_first_response() -> None:
     network, alice, bob = two_peers()
     bob.answers_calls = False
@@ -143,8 +159,17 @@ def test_an_answer_that_crosses_the_cancel_is_acknowledged_and_ended() -> None:
     session.hang_up()
     network.run(1)
     assert network.names(alice.host) == ["INVITE", "CANCEL", "ACK", "BYE"]
-    assert listener_of(session).names() == ["ended"]
+    assert listener_of(session).events == [("ended", 487)]
     assert listener_of(bob.calls[0]).names() == ["confirmed", "ended"]
+
+
+def test_a_cancelled_call_to_a_silent_peer_is_cancelled() -> None:
+    network, alice, bob = two_peers()
+    network.loses = lambda sent: True
+    session = alice.call(bob)
+    session.hang_up()
+    network.run(40)
+    assert listener_of(session).events == [("ended", 487)]
 
 
 def test_the_second_of_two_phones_that_answer_is_ended() -> None:
@@ -265,19 +290,22 @@ def test_strangers_get_no_answer() -> None:
     assert bob.calls == []
 
 
+@pytest.mark.parametrize("status", [401, 407])
 @pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
-def test_a_call_with_a_password(algorithm: str) -> None:
+def test_a_call_with_a_password(algorithm: str, status: int) -> None:
     network = SipNetwork()
     alice, bob = SipPeer(network, "10.0.0.1"), SipPeer(network, "10.0.0.2", passwords={"alice": "secret"})
+    bob.is_proxy = status == 407
     offered = bob.challenges
-    bob.challenges = lambda: [value for value in offered() if value.endswith(f"={algorithm}")]  # type: ignore[method-assign]
+    bob.challenges = lambda request: [value for value in offered(request) if value.endswith(f"={algorithm}")]  # type: ignore[method-assign]
     session = alice.call(bob, credentials=Credentials("alice", "secret"))
     network.run()
     assert session.state is SessionState.UP
     assert network.names(alice.host) == ["INVITE", "ACK", "INVITE", "ACK"]
+    assert str(status) in network.names(bob.host)
     wrong = alice.call(bob, credentials=Credentials("alice", "wrong"))
     network.run()
-    assert listener_of(wrong).events == [("ended", 401)]
+    assert listener_of(wrong).events == [("ended", status)]
 
 
 def test_an_answer_to_a_challenge_is_good_once() -> None:

@@ -73,13 +73,24 @@ class Day:
         return gone
 
 
-def test_a_day_without_trouble() -> None:
+def test_six_hours_without_trouble() -> None:
     day = Day()
     day.registration.start()
     day.run(1)
-    assert day.run(DAY_S) == []
+    assert day.run(6 * HOUR_S) == []
     registers = [sent for sent in day.network.sent if sent.name == "REGISTER"]
-    assert len(registers) == pytest.approx(2 * DAY_S / 150, abs=4)  # each half of 300 s is challenged
+    assert len(registers) == pytest.approx(2 * 6 * HOUR_S / 150, abs=4)  # each half of 300 s is challenged
+
+
+@pytest.mark.parametrize(("password", "is_registered"), [("secret", True), ("wrong", False)])
+def test_a_proxy_asks_for_the_password(password: str, is_registered: bool) -> None:
+    day = Day(password=password)
+    day.servers[0].is_proxy = True
+    day.registration.start()
+    day.run(1)
+    assert day.registration.is_registered is is_registered
+    assert day.registration.problem.startswith("" if is_registered else "407")
+    assert "407" in day.network.names(day.servers[0].host)
 
 
 def test_a_day_of_short_grants_and_nonces_that_grow_old() -> None:
@@ -112,6 +123,32 @@ def test_nobody_is_unregistered_longer_than_all_servers_are_away() -> None:
     gone = [at - back for at in day.run(HOUR_S)]
     assert max(gone, default=0.0) <= 32 + 10  # a request under way times out, and the next try comes
     assert day.registration.is_registered
+
+
+def test_a_day_with_all_troubles_is_without_registration_only_while_the_server_is_away() -> None:
+    """The bound: the absence and 42 s, in which a request times out (32 s) and the next follows (10 s)."""
+    day = Day(found=["10.1.0.1"])  # whose nonces are new for each of its challenges
+    begin, first = day.network.now, day.servers[0]
+    day.registration.start()
+    day.run(1)
+    gone = day.run(6 * HOUR_S)
+    refusing = day.network.now + 100
+    first.refuses = lambda: (503, (("retry-after", "100"),)) if day.network.now < refusing else None
+    gone += day.run(6 * HOUR_S)
+    assert "503" in day.network.names(first.host) and gone == []
+    away = day.network.now
+    day.network.loses = lambda sent: first.host == sent.source
+    gone += day.run(1200)
+    day.network.loses = lambda sent: False
+    back = day.network.now
+    gone += day.run(6 * HOUR_S - 1200)
+    day.found = ["10.1.0.2"]
+    gone += day.run(begin + DAY_S - day.network.now)
+    assert day.registration.flow == SipFlow("udp", ("10.1.0.2", 5060))
+    assert day.servers[1].bound_until > day.network.now
+    nonces = [sent.data.partition(b"nonce=")[2][:32] for sent in day.network.sent if sent.name == "401"]
+    assert len(nonces) == len(set(nonces)) > 500
+    assert gone and away < gone[0] and gone[-1] <= back + 32 + 10
 
 
 def test_retry_after_is_kept_and_the_other_server_asked() -> None:

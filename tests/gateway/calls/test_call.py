@@ -14,9 +14,11 @@ from shared.calls.ticked_call import (
     deltas,
     open_call,
 )
+from vivavoce.adapters.audio.dtmf import encode_dtmf
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
 from vivavoce.gateway.calls.events import CallEvent, SpeechDiscarded, SpeechFinished
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
+from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.reading.pronunciation.lexicon_files import LexiconFile, lexicon_of
 
 
@@ -323,6 +325,21 @@ def test_a_source_is_closed_when_its_utterance_is_discarded(run_virtually: RunVi
             ticked.call.speech.discard()
             await speaking
             assert closed == [True]
+
+    run_virtually(scenario())
+
+
+def test_keys_are_tones_after_the_speech_where_the_way_in_has_none(run_virtually: RunVirtually) -> None:
+    async def scenario() -> None:
+        async with open_call() as ticked:
+            speaking = asyncio.create_task(ticked.call.speech.speak("One."))
+            await asyncio.sleep(0.1)
+            await ticked.call.send_keys("1w#")
+            await speaking
+            first, second = (encode_dtmf(key, SAMPLE_RATE).strip(b"\0") for key in "1#")
+            at = [ticked.sent.find(tones) / 2 / SAMPLE_RATE for tones in (first, second)]
+            assert at[0] > SENTENCE_S and at[1] - at[0] == pytest.approx(0.1 + 0.2 + 0.5, abs=0.1)
+            assert 1000 not in ticked.sent_levels[round(at[0] / 0.02) :]
 
     run_virtually(scenario())
 

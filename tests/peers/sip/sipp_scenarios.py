@@ -19,12 +19,14 @@ a=rtpmap:0 PCMU/8000"""
 _URI: Final = "sip:100@[remote_ip]:[remote_port]"
 
 
-def _request(method: str, cseq: int, *headers: str, body: str = "", auth: bool = False) -> str:
+def _request(
+    method: str, cseq: int, *headers: str, body: str = "", kind: str = "application/sdp", auth: bool = False
+) -> str:
     lines = [f"{method} {_URI} SIP/2.0", _COMMON, f"CSeq: {cseq} {method}", *headers]
     if auth:
         lines.append("[authentication]")
     if body:
-        lines.append("Content-Type: application/sdp")
+        lines.append(f"Content-Type: {kind}")
     lines.append("Content-Length: [len]" if body else "Content-Length: 0")
     text = "\n".join(lines) + "\n\n" + (body + "\n" if body else "")
     if auth:  # a new call, without the tag of the challenge
@@ -75,9 +77,23 @@ CALLER_WITH_CHANGES: Final = (
     + _request("INVITE", 4, body=f"{_SDP}\na=sendrecv")
     + _recv("200")
     + _request("ACK", 4)
-    + _request("OPTIONS", 5)
+    + _request("INFO", 5, body="Signal=7\nDuration=160", kind="application/dtmf-relay")
     + _recv("200")
     + _request("BYE", 6)
+    + _recv("200")
+    + "</scenario>\n"
+)
+# A caller whose CANCEL comes after the answer: the call is up, until its BYE.
+CANCELS: Final = (
+    _HEAD.format(name="cancels")
+    + _request("INVITE", 1, body=_SDP)
+    + _recv("100", optional=True)
+    + _recv("200")
+    + _request("CANCEL", 1).replace("[branch]", "[branch-3]").replace("[peer_tag_param]", "")
+    + _recv("200")
+    + _request("ACK", 1)
+    + '<pause milliseconds="300"/>\n'
+    + _request("BYE", 2)
     + _recv("200")
     + "</scenario>\n"
 )
@@ -90,6 +106,28 @@ CANCELLED: Final = (
     + _response("200 OK")
     + _response("487 Request Terminated").replace("[last_CSeq:]", "CSeq: 1 INVITE")
     + _recv("ACK")
+    + "</scenario>\n"
+)
+
+
+# A server that asks for the password ``secret``.
+CHALLENGING: Final = (
+    _HEAD.format(name="challenging")
+    + _recv("INVITE")
+    + _response(
+        "401 Unauthorized",
+        'WWW-Authenticate: Digest realm="trunk", nonce="1234", qop="auth", algorithm=MD5',
+    )
+    + _recv("ACK")
+    + """<recv request="INVITE" rrs="true"><action>
+<verifyauth assign_to="right" username="4930" password="secret"/>
+</action></recv>
+<nop condexec="right" condexec_inverse="true"><action><error message="wrong password"/></action></nop>
+"""
+    + _response("200 OK", body=_SDP)
+    + _recv("ACK")
+    + _recv("BYE")
+    + _response("200 OK").replace("[last_To:];tag=[pid]SIPpTag01[call_number]", "[last_To:]")
     + "</scenario>\n"
 )
 

@@ -129,7 +129,7 @@ class FakeEngine:
 
 
 class TickedCall:
-    """A call that ticks every 20 ms; ``sent_levels`` has the level of each packet sent."""
+    """A call that ticks every 20 ms; ``sent`` has all packets, ``sent_levels`` the level of each."""
 
     def __init__(
         self, detector: SpeechDetector | None = None, recordings: CallRecordings | None = None
@@ -137,6 +137,7 @@ class TickedCall:
         loop = asyncio.get_running_loop()
         self.now = loop.time
         self.engine = FakeEngine(loop.time)
+        self.sent = bytearray()
         self.sent_levels: list[int] = []
         self.reasons: list[str] = []
         playout = Playout(start=loop.time(), sample_rate=SAMPLE_RATE)
@@ -157,6 +158,7 @@ class TickedCall:
         self.on_close = self.call.on_closed
 
     def _send(self, packet: bytes) -> None:
+        self.sent += packet
         samples = np.frombuffer(packet, "<i2")
         self.sent_levels.append(int(samples[len(samples) // 2]))
 

@@ -129,14 +129,22 @@ class SipPeer:
         self.answers_calls = True
         self.make_listener: Callable[[], RecordingListener] = RecordingListener
         self.admission = RequestVerdict.ADMITTED
+        self.is_proxy = False  # challenges with 407
         self._challenger = DigestChallenger("test", (passwords or {}).get)
         self._passwords = passwords
-        self.endpoint = SipEndpoint(
-            self, lambda data, flow: network.send(data, flow, host), lambda flow: (host, 5060), network.timers
-        )
+        self.endpoint = SipEndpoint(self, self._send, lambda flow: (host, 5060), network.timers)
         network.add(self)
 
+    def _send(self, data: bytes, flow: SipFlow) -> None:
+        if self.is_proxy:
+            data = data.replace(b"SIP/2.0 401 Unauthorized", b"SIP/2.0 407 Proxy Authentication Required")
+            data = data.replace(b"WWW-Authenticate", b"Proxy-Authenticate")
+        self.network.send(data, flow, self.host)
+
     def receive(self, data: bytes, flow: SipFlow) -> str:
+        if self.is_proxy:
+            data = data.replace(b"\r\nAuthorization", b"\r\nX-Authorization")
+            data = data.replace(b"\r\nProxy-Authorization", b"\r\nAuthorization")
         return self.endpoint.receive(data, flow)
 
     def take(self, data: bytes, flow: SipFlow) -> None:
@@ -151,8 +159,8 @@ class SipPeer:
         user = self._challenger.verify(request, self.network.now)
         return RequestVerdict.ADMITTED if user else RequestVerdict.CHALLENGE
 
-    def challenges(self) -> list[str]:
-        return self._challenger.challenges(self.network.now)
+    def challenges(self, request: SipRequest) -> list[str]:
+        return self._challenger.challenges(request, self.network.now)
 
     def on_call(self, session: IncomingSession) -> None:
         self.calls.append(session)
@@ -174,6 +182,7 @@ class SipPeer:
         user: str = "bob",
         interval_s: int = 1800,
         transport: str = "udp",
+        max_ring_s: float = 10.0**9,
     ) -> OutgoingSession:
         """Call another peer; the listener is a RecordingListener."""
         target = SipUri(other.host, user)
@@ -194,7 +203,7 @@ class SipPeer:
 
         session = self.endpoint.call(make, flow, credentials, "alice")
         session.listener = RecordingListener()
-        session.start()
+        session.start(max_ring_s=max_ring_s)
         return session
 
 

@@ -78,6 +78,15 @@ class SipTestPhone:
         session.start()
         return session
 
+    async def register(self, port: int, user: str = "anna", password: str = "secret") -> None:
+        """Register for ten minutes."""
+        contact = (
+            "contact",
+            f"<{self.endpoint.contact(SipFlow('udp', ('127.0.0.1', port)), user)}>;expires=600",
+        )
+        response = await self.request("REGISTER", port, contact, user=user, password=password)
+        assert response.status == 200, response
+
     async def request(
         self, method: str, port: int, *headers: tuple[str, str], user: str = "", password: str = ""
     ) -> SipResponse:
@@ -93,8 +102,7 @@ class SipTestPhone:
                 ("to", f"<sip:{user or 'anna'}@127.0.0.1>"),
                 ("call-id", call_id),
                 ("cseq", f"{next(numbers)} {method}"),
-                ("contact", f"<{self.endpoint.contact(flow, user)}>"),
-                *headers,
+                *(headers or [("contact", f"<{self.endpoint.contact(flow, user)}>")]),
                 *more,
             )
             return SipRequest(method, f"sip:127.0.0.1:{port}", SipHeaders(pairs))
@@ -125,7 +133,7 @@ class SipTestPhone:
     def admit(self, request: SipRequest, flow: SipFlow) -> RequestVerdict:
         return RequestVerdict.ADMITTED
 
-    def challenges(self) -> list[str]:
+    def challenges(self, request: SipRequest) -> list[str]:
         return []
 
     def on_call(self, session: IncomingSession) -> None:
@@ -141,10 +149,12 @@ class SipTestPhone:
 
 
 @asynccontextmanager
-async def sip_phone(tls: ssl.SSLContext | None = None) -> AsyncIterator[SipTestPhone]:
-    """A phone that is on."""
+async def sip_phone(
+    tls: ssl.SSLContext | None = None, *, server_tls: ssl.SSLContext | None = None
+) -> AsyncIterator[SipTestPhone]:
+    """A phone that is on. tls: of connections from it; server_tls: of those to it."""
     phone = SipTestPhone(tls)
-    await phone.sockets.open("127.0.0.1", 0, None)
+    await phone.sockets.open("127.0.0.1", 0, None if server_tls is None else (0, server_tls))
     try:
         yield phone
     finally:

@@ -65,9 +65,9 @@ class SipAdmission:
     def __post_init__(self) -> None:
         self._challenger = DigestChallenger(REALM, self.passwords.get)
 
-    def challenges(self) -> list[str]:
-        """Return the values of WWW-Authenticate."""
-        return self._challenger.challenges(self.unix_now())
+    def challenges(self, request: SipRequest) -> list[str]:
+        """Return the values of WWW-Authenticate for a request."""
+        return self._challenger.challenges(request, self.unix_now())
 
     def admit(self, request: SipRequest, flow: SipFlow) -> tuple[RequestVerdict, SipOrigin]:
         """Say what becomes of a request that begins something, and who sent it."""
@@ -96,6 +96,8 @@ class SipAdmission:
         if user is not None:
             record.wrong = 0
             return RequestVerdict.ADMITTED, SipOrigin(user=user)
+        if self._challenger.is_stale(request, self.unix_now()):
+            return RequestVerdict.CHALLENGE, SipOrigin()
         record.wrong, record.wrong_at = record.wrong + 1, self.now()
         if record.wrong == _MAX_WRONG:
             logger.warning("SIP: %s has sent %d wrong passwords, and is ignored", flow.host, _MAX_WRONG)

@@ -83,7 +83,7 @@ async def place_call(server: "SipCallServer | None", wanted: SipCallRequest, gra
         grant=grant,
     )
     transfers.sip_call = call
-    cancel = partial(call.session.hang_up, "cancelled")
+    cancel = partial(call.hang_up, "cancelled")
     placed = OutgoingCall(call_id, "sip", shown, cancel, owner, detects_answer=wanted.detect_answer)
     server.registry.outgoing.add(placed)
 

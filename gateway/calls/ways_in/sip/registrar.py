@@ -60,20 +60,26 @@ class SipRegistrar:
         common = request.headers.get("expires", str(_MAX_EXPIRES_S))
         contacts = request.headers.values("contact")
         if contacts == ["*"]:
+            if common.strip() != "0":
+                return 400, ()
             self._phones.pop(user, None)
-            return (200, ()) if common.strip() == "0" else (400, ())
+            return 200, ()
+        wanted = [_wanted(NameAddress.parse(value), common) for value in contacts]
+        if any(0 < expires_s < _MIN_EXPIRES_S for _, expires_s in wanted):
+            return 423, (("min-expires", str(_MIN_EXPIRES_S)),)
         self.phones(user)
         phones = self._phones[user]
-        for value in contacts:
-            contact = NameAddress.parse(value)
-            uri = str(contact.sip_uri)
-            wanted = contact.parameters.get("expires") or common
-            expires_s = min(int(wanted[:9]), _MAX_EXPIRES_S) if wanted.isdecimal() else _MAX_EXPIRES_S
-            if 0 < expires_s < _MIN_EXPIRES_S:
-                return 423, (("min-expires", str(_MIN_EXPIRES_S)),)
+        for uri, expires_s in wanted:
             phones.pop(uri, None)
             if expires_s:
                 phones[uri] = PhoneBinding(uri, transaction.flow, self.now() + expires_s)
                 if len(phones) > _MAX_PHONES:
                     del phones[next(iter(phones))]
         return 200, ()
+
+
+def _wanted(contact: NameAddress, common: str) -> tuple[str, int]:
+    """Return the URI of a Contact, and for how many seconds it wants to be registered."""
+    wanted = contact.parameters.get("expires") or common
+    expires_s = int(wanted[:9]) if wanted.isdecimal() else _MAX_EXPIRES_S
+    return str(contact.sip_uri), min(expires_s, _MAX_EXPIRES_S)

@@ -125,7 +125,7 @@ class SipCallServer:
         """End every call and every registration, and close the sockets."""
         for call in tuple(self._calls.values()):
             if call.call is None or call.joined is not None:
-                call.session.hang_up("shutting down")
+                call.hang_up("shutting down")
         await self.dialer.redirects.aclose()
         await self._rtp.aclose()
         for trunk in self.trunks.values():
@@ -148,9 +148,9 @@ class SipCallServer:
             self.sockets.identify(flow)
         return admission
 
-    def challenges(self) -> list[str]:
-        """Return the values of WWW-Authenticate."""
-        return self._admission.challenges()
+    def challenges(self, request: SipRequest) -> list[str]:
+        """Return the values of WWW-Authenticate for a request."""
+        return self._admission.challenges(request)
 
     def on_call(self, session: IncomingSession) -> None:
         """Answer a call."""
@@ -219,7 +219,7 @@ class SipCallServer:
         self._calls[call.call_id] = call
 
     def on_refer(self, call: SipCall, target: NameAddress) -> int:
-        """Refuse a peer that wants its call transferred: calls are made by programs only."""
+        """Refuse a peer that wants the agent to go on with another one: a call keeps its peer."""
         return 603
 
     # Calls
@@ -265,7 +265,8 @@ class SipCallServer:
         self.endpoint.lose(flow)
 
     def _local(self, flow: SipFlow) -> tuple[str, int]:
-        port = self.sockets.tls_port if flow.transport == "tls" else self.sockets.port
+        # Without a port of ours for TLS, a trunk reaches us by the connection that we made.
+        port = (self.sockets.tls_port if flow.transport == "tls" else 0) or self.sockets.port
         return self._public_host or local_host(self._host, flow.host), port
 
     def _wake(self, at: float) -> None:

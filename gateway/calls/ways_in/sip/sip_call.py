@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from .....adapters.rtp.connection import RtpOptions
 from .....adapters.sip.headers import NameAddress
+from .....adapters.sip.outgoing import OutgoingSession
 from .....adapters.sip.session import SipRejected, SipSession
 from ...agents import Agent
 from ...call import Call
@@ -43,6 +44,7 @@ class SipCall:
     Attributes:
         on_progress_seen, on_up, on_failed: called when an outgoing call rings, is answered, and at the end of
             each, with the status that says why it was not answered, or 0.
+        ringing: the phones of a user who has several, until one of them has answered.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class SipCall:
         call_id: str = "",
     ) -> None:
         self.session = session
+        self.ringing: list[OutgoingSession] = []
         self.call_id = call_id or str(uuid4())
         self.call: Call | None = None  # from when its media are open
         self.media = media
@@ -83,6 +86,11 @@ class SipCall:
         self.call.key_sender = self._send_keys
         self._watching = asyncio.create_task(self._watch(self.call))
         return self.call
+
+    def hang_up(self, reason: str) -> None:
+        """End the call; one that is not answered stops ringing everywhere."""
+        for session in (self.session, *self.ringing):
+            session.hang_up(reason)
 
     async def _watch(self, call: Call) -> None:
         """End the session when the call has ended here."""

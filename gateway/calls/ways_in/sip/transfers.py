@@ -116,7 +116,7 @@ class SipTransfers:
         except (TargetUnreachable, Overloaded, OSError) as error:
             raise TransferFailed(f"{target} cannot be called: {error}") from None
         with ExitStack() as undo:
-            undo.callback(consulted.session.hang_up, "the transfer is over")
+            undo.callback(consulted.hang_up, "the transfer is over")
             await self._wait_announced(consulted, agent, caller, transfer)
             undo.pop_all()
         self._host.join(call, consulted)

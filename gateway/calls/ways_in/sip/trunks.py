@@ -174,6 +174,7 @@ class OutgoingRoute:
     flow: SipFlow
     trunk: SipTrunk | None
     costs: bool  # whether the guard counts it
+    others: "tuple[OutgoingRoute, ...]" = ()  # to more phones of the same user, which ring too
 
     @property
     def credentials(self) -> Credentials | None:

@@ -20,6 +20,7 @@ from ..resolver import SipResolver
 from ..sip_call import SipCall, SipCallHost
 from ..trunks import OutgoingRoute, SipTrunk
 from .cost_guard import CostGuard
+from .forks import ring_all
 from .redirects import SipRedirects
 
 
@@ -61,7 +62,10 @@ class SipDialer:
         """
         phones = self.registrar.phones(target) if not trunk_name else []
         if phones:
-            return OutgoingRoute(SipUri.parse(phones[0].contact), phones[0].flow, None, costs=False)
+            first, *others = (
+                OutgoingRoute(SipUri.parse(phone.contact), phone.flow, None, costs=False) for phone in phones
+            )
+            return replace(first, others=tuple(others))
         self.guard.require_allowed(target)
         trunk = self._find_trunk(target, trunk_name)
         if not target.startswith(("sip:", "sips:")):
@@ -125,6 +129,22 @@ class SipDialer:
         name = "" if route.trunk is None else route.trunk.name
         address = (self.media_host(route.flow), reservation.address[1])
         media = MediaNegotiation(self.policies[name], address, route.flow.host)
+        session, *others = (self._session(each, media, shown) for each in (route, *route.others))
+        call = SipCall(host, session, self.rtp, reservation, media, agent=agent, call_id=call_id)
+        session.listener = call
+        if others:
+            ring_all(call, [session, *others], self.media_host)
+        else:
+            self.redirects.watch(call, session, route, grant)
+        if route.trunk is not None:
+            session.on_unreachable = partial(self._try_next_server, route.trunk, call, session, set())
+        self.on_call(call)
+        for each in (session, *others):
+            each.start(max_ring_s=ring_s)
+        return call
+
+    def _session(self, route: OutgoingRoute, media: MediaNegotiation, shown: Caller) -> OutgoingSession:
+        media.move((self.media_host(route.flow), media.port), route.flow.host)
         description = media.offer(is_secure=route.flow.transport == "tls")
 
         def make(contact: SipUri, sip_call_id: str, tag: str) -> OutgoingInvite:
@@ -139,15 +159,7 @@ class SipDialer:
             )
 
         user = "vivavoce" if route.trunk is None else route.trunk.token
-        session = self.endpoint.call(make, route.flow, route.credentials, user)
-        call = SipCall(host, session, self.rtp, reservation, media, agent=agent, call_id=call_id)
-        session.listener = call
-        self.redirects.watch(call, session, route, grant)
-        if route.trunk is not None:
-            session.on_unreachable = partial(self._try_next_server, route.trunk, call, session, set())
-        self.on_call(call)
-        session.start(max_ring_s=ring_s)
-        return call
+        return self.endpoint.call(make, route.flow, route.credentials, user)
 
     def _try_next_server(
         self, trunk: SipTrunk, call: SipCall, session: OutgoingSession, tried: set[SipFlow]

@@ -1,6 +1,7 @@
 """Trunks: their servers by SRV, an outbound proxy, several of them, and storms of requests."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -8,8 +9,9 @@ import pytest
 
 from shared.calls.call_server import run
 from shared.sip.network import SipNetwork, SipPeer
+from vivavoce.adapters.sip.digest import Credentials, answer_challenge
 from vivavoce.adapters.sip.endpoint import RequestVerdict
-from vivavoce.adapters.sip.message import SipRequest, parse_message
+from vivavoce.adapters.sip.message import SipHeaders, SipRequest, parse_message
 from vivavoce.adapters.sip.transactions import SipFlow
 from vivavoce.gateway.access.networks import AddressSet
 from vivavoce.gateway.calls.ways_in.sip.admission import SipAdmission
@@ -130,6 +132,27 @@ def test_requests_go_to_the_outbound_proxy_and_name_the_trunk() -> None:
     scenario(test)
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_no_password_is_logged_or_shown(right: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        there = TrunkTest(NamedResolver(sip=[Record(1, "a.example.com")]))
+        secret = "c0rrect-h0rse"
+        SipPeer(there.network, "10.0.0.2", passwords={"4930": secret if right else "another"})
+        with caplog.at_level(logging.DEBUG):
+            trunk = there.trunk(password=secret)
+            await there.run(2)
+            there.network.loses = lambda sent: True
+            await there.run(600)
+            await trunk.aclose()
+        assert ("registered at" if right else "is not registered: 401") in caplog.text
+        assert "is not registered" in caplog.text
+        shown = (repr(Credentials("4930", secret)), repr(trunk), repr(trunk.registration), caplog.text)
+        assert secret not in " ".join(shown)
+        assert all(secret.encode() not in sent.data for sent in there.network.sent)
+
+    scenario(test)
+
+
 def test_a_call_belongs_to_the_trunk_whose_server_or_contact_it_comes_by() -> None:
     async def test() -> None:
         there = TrunkTest(NamedResolver())
@@ -162,6 +185,65 @@ def register(user: str = "anna") -> SipRequest:
     request = parse_message(text.encode())
     assert isinstance(request, SipRequest)
     return request
+
+
+def proven(challenges: list[str], password: str = "secret") -> SipRequest:
+    """A REGISTER that answers a challenge."""
+    request = register()
+    answer = answer_challenge(challenges, Credentials("anna", password), "REGISTER", request.uri)
+    assert answer is not None
+    return replace(request, headers=SipHeaders((*request.headers.pairs, ("authorization", answer))))
+
+
+STRANGER = SipFlow("udp", ("10.0.0.9", 5060))
+
+
+@pytest.mark.parametrize("nonce", ["expired", "of an earlier process"])
+def test_a_right_password_with_an_old_nonce_is_challenged_anew_and_no_wrong_one(nonce: str) -> None:
+    now, users = 0.0, {"anna": "secret"}
+
+    def admission_of() -> SipAdmission:
+        nobody = AddressSet.parse([])
+        return SipAdmission(lambda *_: "", nobody, users, now=lambda: now, unix_now=lambda: now)
+
+    admission = admission_of()
+    old = (admission if nonce == "expired" else admission_of()).challenges(register())
+    assert all("stale" not in value for value in old)
+    now = 302.0
+    for _ in range(10):
+        assert admission.admit(proven(old), STRANGER)[0] is RequestVerdict.CHALLENGE
+    fresh = admission.challenges(proven(old))
+    assert all("stale=true" in value for value in fresh)
+    verdict, origin = admission.admit(proven(fresh), STRANGER)
+    assert (verdict, origin.user) == (RequestVerdict.ADMITTED, "anna")
+
+
+@pytest.mark.parametrize("age_s", [0.0, 302.0])
+def test_a_wrong_password_counts_whatever_its_nonce(age_s: float) -> None:
+    now, users = 0.0, {"anna": "secret"}
+    nobody = AddressSet.parse([])
+    admission = SipAdmission(lambda *_: "", nobody, users, now=lambda: now, unix_now=lambda: now)
+    wrong = proven(admission.challenges(register()), "guess")
+    now = age_s
+    assert all("stale" not in value for value in admission.challenges(wrong))
+    verdicts = [admission.admit(wrong, STRANGER)[0] for _ in range(6)]
+    assert verdicts == [RequestVerdict.CHALLENGE] * 5 + [RequestVerdict.SILENCE]
+
+
+@pytest.mark.parametrize(
+    ("agent", "algorithms"),
+    [("Linphone/5.2", ["MD5", "SHA-256"]), ("baresip v1.0.0 (x86_64/linux)", ["MD5"])],
+)
+def test_a_phone_that_fails_at_other_challenges_gets_that_of_md5_alone(
+    agent: str, algorithms: list[str]
+) -> None:
+    admission = SipAdmission(lambda *_: "", AddressSet.parse([]), {"anna": "secret"})
+    request = register()
+    headers = SipHeaders((*request.headers.pairs, ("user-agent", agent)))
+    for index in range(len(algorithms)):
+        challenges = admission.challenges(replace(request, headers=headers))
+        assert [value.rpartition("algorithm=")[2] for value in challenges] == algorithms
+        assert admission.admit(proven([challenges[index]]), STRANGER)[0] is RequestVerdict.ADMITTED
 
 
 def test_a_storm_of_registrations_is_silenced_and_other_phones_are_heard() -> None:
