@@ -43,7 +43,10 @@ def test_recordings_become_a_bundle_command_by_command(
     assert f"Next: vivavoce finetune train {data} --part lm --out {lm}\n" in said.out
     assert "Less than 30 minutes" in said.err
     page = (data / "report.html").read_text("utf-8")
-    assert "alone.wav" in page and "<svg" in page
+    assert "alone.wav" in page and page.count("<svg") == 2
+    assert run("finetune", "prepare", recordings, "--bundle", bundle, "--out", data) == 0
+    assert "0 of them new" in capsys.readouterr().out
+    assert (data / "report.html").read_text("utf-8") == page  # lengths and levels of all
 
     assert run("finetune", "train", data, "--part", "lm", "--out", lm, "--epochs", 1) == 0
     said = capsys.readouterr()
