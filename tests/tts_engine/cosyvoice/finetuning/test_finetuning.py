@@ -1,6 +1,7 @@
 """A bundle is trained on recordings, evaluated, exported, and speaks with the voice by its name."""
 
 import asyncio
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -203,3 +204,51 @@ def test_runs_that_do_not_belong_together_are_refused(data: Path, tmp_path: Path
         export_runs([run], tmp_path / "full")
     with pytest.raises(BadRequest, match="no checkpoint step-9"):
         open_run(tmp_path / "run", "step-9")
+def test_a_killed_export_leaves_no_folder_that_is_refused(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(data, None, tmp_path / "run", TrainingChoices("lm", max_steps=1, **CHOICES))
+    run, out = open_run(tmp_path / "run"), tmp_path / "out"
+
+    def fail(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:  # a killed process does not tidy up
+        killed.setattr(bundle_parts, "write_weights", fail)
+        killed.setattr(shutil, "rmtree", lambda *arguments, **options: None)
+        with pytest.raises(KeyboardInterrupt):
+            export_runs([run], out)
+    assert not out.exists() and (half := [*tmp_path.glob("out*")])
+    out.mkdir()
+    export_runs([run], out)
+    assert open_bundle(out).speakers() and not half[0].exists()
+
+
+def test_the_licence_and_the_card_of_the_base_are_carried_over(
+    v2_folder: Path, data: Path, tmp_path: Path
+) -> None:
+    base, out = tmp_path / "base", tmp_path / "out"
+    shutil.copytree(v2_folder, base)
+    texts = {"LICENSE": "Permission is granted.", "NOTICE.txt": "By its makers.", "README.md": "# Base"}
+    for name, text in texts.items():
+        (base / name).write_text(text, "utf-8")
+    train(data, base, tmp_path / "run", TrainingChoices("lm", max_steps=1, **CHOICES))
+    export_runs([open_run(tmp_path / "run")], out)
+    found = {name: (out / name).read_text("utf-8") for name in ("LICENSE", "NOTICE.txt", "BASE_README.md")}
+    assert [*found.values()] == [*texts.values()]
+    card = (out / "README.md").read_text("utf-8")
+    assert "Licence: that of base (LICENSE, NOTICE.txt; BASE_README.md is its own card)." in card
+
+
+def test_what_a_processor_emulates_is_said_once(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
+    notices: list[str] = []
+    choices = TrainingChoices("lm", bf16=True, max_steps=2, **CHOICES)
+    finished = train(data, None, tmp_path / "run", choices, device="cpu", on_notice=notices.append)
+    assert finished.place.step == 2
+    assert len(notices) == 1 and "emulates bfloat16" in notices[0]
+
+
+    assert not list(tmp_path.glob("out*"))
