@@ -22,7 +22,10 @@ from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.training import bundle_parts  # noqa: E402
 from vivavoce.models.cosyvoice.training.loop.metrics import read_metrics  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.finetuning.evaluation import (  # noqa: E402
+    AT_ONCE,
+    PROMPTED,
     SOURCES,
+    STREAMED,
     SourceFigures,
     choose_checkpoint,
     count_wrong_words,
@@ -68,8 +71,10 @@ PARTS = {"lm": 2, "flow": 2, "vocoder": 1}  # epochs
 
 
 def test_runs_of_all_parts_become_a_bundle_that_speaks(
-    v2_folder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    write_recordings(tmp_path / "recordings", 6)
+    data = prepare(tmp_path / "recordings", folder, tmp_path / "data").dataset
     small = partial(bundle_parts.VocoderPart, widths=WIDTHS, crop_frames=12)
     monkeypatch.setattr(bundle_parts, "VocoderPart", small)
     finished = {
@@ -83,12 +88,13 @@ def test_runs_of_all_parts_become_a_bundle_that_speaks(
         assert rows[-1]["validation_loss"]
     runs = [open_run(tmp_path / part) for part in PARTS]
     assert export_runs(runs, tmp_path / "out", "anna") == ("anna",)
-    before, after = (open_bundle(folder) for folder in (v2_folder, tmp_path / "out"))
+    before, after = (open_bundle(one) for one in (folder, tmp_path / "out"))
     changed = {
         name: _changed(before.load(name), after.load(name)) for name in ("llm.pt", "flow.pt", "hift.pt")
     }
     assert all("proj" in key for key in changed["llm.pt"]) and changed["llm.pt"]
-    assert "decoder.estimator.final_proj.weight" in changed["flow.pt"]
+    last_layer = "final_proj" if after.version is CosyVoiceVersion.V2 else "proj_out"
+    assert f"decoder.estimator.{last_layer}.weight" in changed["flow.pt"]
     assert "conv_post.bias" in changed["hift.pt"]
     assert set(after.speakers()) == {"anna", "nobody"}
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
@@ -128,11 +134,16 @@ def test_the_checkpoint_is_chosen_by_what_it_says(v2_folder: Path, tmp_path: Pat
         choose=True,
         on_progress=lambda count, total: done.append((count, total)),
     )
+    assert found is not None
     assert set(found.by_checkpoint) == {path.name for path in (tmp_path / "run/checkpoints").iterdir()}
     assert [one.source for one in found.figures] == list(SOURCES)
     assert all(one.wrong_percent == pytest.approx(100 * 2 / 3) for one in found.figures)
     assert found.figures[0].similarity > 0.99  # the recording is the speaker's own
     assert done[-1][0] == done[-1][1]
+    speech = {one.source: one.samples for one in found.spoken}
+    assert len(speech[STREAMED]) == len(speech[AT_ONCE])  # the same speech ids
+    assert not np.array_equal(speech[STREAMED], speech[AT_ONCE])
+    assert not np.array_equal(speech[STREAMED], speech[PROMPTED])
     assert open_run(tmp_path / "run").checkpoint.name == found.checkpoint
 
 
@@ -193,17 +204,6 @@ def test_the_vocoder_is_not_trained_in_bfloat16() -> None:
         TrainingChoices("vocoder", bf16=True).settings()
 
 
-def test_runs_that_do_not_belong_together_are_refused(data: Path, tmp_path: Path) -> None:
-    train(data, None, tmp_path / "run", TrainingChoices("lm", max_steps=1, **CHOICES))
-    run = open_run(tmp_path / "run")
-    with pytest.raises(BadRequest, match="same part"):
-        export_runs([run, run], tmp_path / "out")
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full/file").touch()
-    with pytest.raises(BadRequest, match="not empty"):
-        export_runs([run], tmp_path / "full")
-    with pytest.raises(BadRequest, match="no checkpoint step-9"):
-        open_run(tmp_path / "run", "step-9")
 def test_a_killed_export_leaves_no_folder_that_is_refused(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,4 +251,15 @@ def test_what_a_processor_emulates_is_said_once(
     assert len(notices) == 1 and "emulates bfloat16" in notices[0]
 
 
+def test_runs_that_do_not_belong_together_are_refused(data: Path, tmp_path: Path) -> None:
+    train(data, None, tmp_path / "run", TrainingChoices("lm", max_steps=1, **CHOICES))
+    run = open_run(tmp_path / "run")
+    with pytest.raises(BadRequest, match="same part"):
+        export_runs([run, run], tmp_path / "out")
     assert not list(tmp_path.glob("out*"))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    with pytest.raises(BadRequest, match="not empty"):
+        export_runs([run], tmp_path / "full")
+    with pytest.raises(BadRequest, match="no checkpoint step-9"):
+        open_run(tmp_path / "run", "step-9")
