@@ -1,5 +1,6 @@
 """``vivavoce finetune prepare | train | evaluate | export``: a CosyVoice voice of one's own recordings."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -57,7 +58,10 @@ def _progress(label: str) -> "Iterator[Progress]":
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    # Under torchrun the first process draws.
+    is_first = "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("RANK") == "0"
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not is_first) as progress:
         yield progress
 
 

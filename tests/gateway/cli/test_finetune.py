@@ -15,6 +15,7 @@ pytest.importorskip("tensorboardX", reason="the [train] extra is not installed")
 
 from shared.training.recorded_voice import write_recordings
 from shared.voices.cosyvoice_bundles import write_random_bundle
+from vivavoce.gateway.cli.finetune.commands import _progress
 from vivavoce.gateway.cli.main import main
 from vivavoce.models.cosyvoice.training.dataset import DatasetWriter, PreparedUtterance
 from vivavoce.models.cosyvoice.training.loop.metrics import TrainingMetrics
@@ -99,6 +100,17 @@ def test_a_signal_ends_a_command_with_what_is_done_on_file(
     assert capsys.readouterr().out.endswith("Interrupted; the same command continues.\n")
     assert [path.name for path in (lm / "checkpoints").iterdir()] == ["step-00000001"]
     assert signal.getsignal(number) == handler
+
+
+@pytest.mark.parametrize(("rank", "is_drawn"), [("0", True), ("1", False), (None, True)])
+def test_a_bar_is_drawn_by_the_first_process(
+    rank: str | None, is_drawn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if rank:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run")
+        monkeypatch.setenv("RANK", rank)
+    with _progress("training") as progress:
+        assert progress.disable is not is_drawn
 
 
 class FirstWordRecogniser:
