@@ -23,9 +23,9 @@ from typing import Any, Final, Protocol
 
 import httpx
 import numpy as np
+import soxr
 from numpy.typing import NDArray
 
-from .....models.signal.recording_resampler import resample
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.voices.recording import read_recording, read_sound_file
 from ..report import BenchFailed, BenchFigure
@@ -129,7 +129,7 @@ async def packaged_reference() -> Reference:
 def recorded_reference(file: Path, transcript: str) -> Reference:
     """A recording of the user. Raises BadRequest for a file that cannot be read or is no such recording."""
     recording = read_recording(read_sound_file(file))
-    samples = resample(recording.samples, recording.sample_rate, SAMPLE_RATE)
+    samples = soxr.resample(recording.samples, recording.sample_rate, SAMPLE_RATE)
     return Reference((samples.clip(-1, 1) * 32_767).astype(np.int16), transcript, file.name)
 
 
