@@ -138,6 +138,13 @@ _SCENARIOS = ("fast", "cross-lingual", "natural")
     show_default=True,
     help="Requests of a scenario at once: 1, 2, 4 up to this.",
 )
+@click.option(
+    "--recording",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Of a scenario's voice, 3 to 30 s, with --transcript.  [default: the packaged voice, in English]",
+)
+@click.option("--transcript", metavar="TEXT", help="What is said in the recording.")
 @AS_JSON
 def bench_serve(
     parts: tuple[str, ...],
@@ -153,17 +160,24 @@ def bench_serve(
     plot: Path | None,
     scenarios: tuple[str, ...],
     concurrency: int,
+    recording: Path | None,
+    transcript: str | None,
     as_json: bool,
 ) -> None:
     """A server over any speech API: waits and underruns under load, first byte, disconnecting clients."""
     from .api_clients import SpeechApi
-    from .requests.cloning import CloningScenario, ScenarioLoad
+    from .requests.cloning import CloningScenario, ScenarioLoad, recorded_reference
     from .requests.open_loop import RequestLoadOptions
     from .serve import ServeBenchPart, measure, measure_scenarios
 
+    if (recording is None) != (transcript is None) or (recording and not scenarios):
+        raise click.UsageError("--recording, --transcript and --scenario belong together")
     if scenarios:
+        reference = recorded_reference(recording, transcript) if recording and transcript else None
         chosen, load = [CloningScenario(one) for one in scenarios], ScenarioLoad(requests, concurrency)
-        cloning = measure_scenarios(chosen, load, bundle=bundle, size=size, device=device or "auto")
+        cloning = measure_scenarios(
+            chosen, load, reference=reference, bundle=bundle, size=size, device=device or "auto"
+        )
         print_report(cloning, as_json)
         return
     report = measure(

@@ -22,7 +22,13 @@ from .api_clients import SpeechApi
 from .bundle_weights import BenchWeights
 from .processes import run_server_process
 from .report import BenchFailed, BenchFigure, BenchReport
-from .requests.cloning import CloningScenario, ScenarioLoad, packaged_reference, scenario_figures
+from .requests.cloning import (
+    CloningScenario,
+    Reference,
+    ScenarioLoad,
+    packaged_reference,
+    scenario_figures,
+)
 from .requests.disconnect import disconnect_figures
 from .requests.first_byte import figures_above_native, first_byte_figures
 from .requests.open_loop import (
@@ -88,13 +94,17 @@ def measure_scenarios(
     scenarios: Sequence[CloningScenario],
     load: ScenarioLoad,
     *,
+    reference: Reference | None = None,
     bundle: Path | None = None,
     size: str | None = None,
     device: str = "auto",
 ) -> BenchReport:
-    """Start a server that clones voices and measure the scenarios; raises BenchFailed and BundleError."""
+    """Start a server that clones voices and measure the scenarios; raises BenchFailed and BundleError.
+
+    reference: None: what the packaged voice says.
+    """
     figures: list[BenchFigure] = []
-    reference = asyncio.run(packaged_reference())
+    reference = reference or asyncio.run(packaged_reference())
     with BenchWeights(bundle, size or "full").folder() as folder, TemporaryDirectory() as temporary:
         config = Path(temporary) / "vivavoce.toml"
         config.write_text(f'[voices]\nstore = "{temporary}/voices"\n', encoding="utf-8")
@@ -107,7 +117,7 @@ def measure_scenarios(
         "voice": voice,
         "device": device,
         "requests": load.requests,
-        "recording": "of the packaged voice, English",
+        "recording": reference.name,
     }
     return BenchReport("serve", tuple(figures), settings)
 

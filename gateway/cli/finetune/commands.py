@@ -1,5 +1,6 @@
 """``vivavoce finetune prepare | train | evaluate | export``: a CosyVoice voice of one's own recordings."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -57,7 +58,10 @@ def _progress(label: str) -> "Iterator[Progress]":
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    # Under torchrun the first process draws.
+    is_first = "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("RANK") == "0"
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not is_first) as progress:
         yield progress
 
 
@@ -203,7 +207,7 @@ def evaluate(
     """Speak held-out sentences; count wrong words and compare the voice, with the base and the recordings."""
     from ....tts_engine.cosyvoice.finetuning.errors import finetuning_errors
 
-    with finetuning_errors(), _progress("speaking") as progress:
+    with finetuning_errors(), _progress("speaking") as progress, _stop_on_signal() as stop:
         from ....tts_engine.cosyvoice.finetuning.evaluation_run import evaluate_run
         from ...transcription import WhisperRecogniser
         from .pages import write_evaluation_page
@@ -216,7 +220,11 @@ def evaluate(
             choose=choose,
             with_base=not without_base,
             on_progress=lambda done, total: progress.update(bar, completed=done, total=total),
+            should_stop=stop,
         )
+        if found is None:
+            click.echo(_INTERRUPTED)
+            return
         write_evaluation_page(found.figures, found.spoken, run / "evaluation.html")
     for name, one in found.by_checkpoint.items():
         mark = " *" if name == found.checkpoint else ""
@@ -224,7 +232,7 @@ def evaluate(
             f"{name}: {one.wrong_percent:.1f} % of the words wrong, similarity {one.similarity:.3f}{mark}"
         )
     for one in found.figures:
-        click.echo(f"{one.source:20} {one.wrong_percent:6.1f} % wrong   similarity {one.similarity:.3f}")
+        click.echo(f"{one.source:22} {one.wrong_percent:6.1f} % wrong   similarity {one.similarity:.3f}")
     click.echo(f"{found.checkpoint}; every sentence to hear in {run / 'evaluation.html'}")
     click.echo(f"Next: vivavoce finetune export {run} --out my-voice --voice NAME")
 

@@ -33,7 +33,7 @@ def write_preparation_page(report: PreparationReport, path: Path) -> None:
     body = (
         f"<p>{report.kept} kept, {report.seconds / 60:.1f} minutes; {len(report.left_out)} left out.</p>"
         f"<h2>Length, s</h2>{_histogram(report.durations)}"
-        f"<h2>Peak of the new ones, dBFS</h2>{_histogram(report.peaks)}"
+        f"<h2>Peak, dBFS</h2>{_histogram(report.peaks)}"
         f"<h2>Left out</h2><table><tr><th>recording</th><th>why</th></tr>{rows}</table>"
     )
     _write_page(path, "Prepared recordings", body)

@@ -183,7 +183,7 @@ class Flow(PreparedModule, StreamingFlow):
     def _plan_and_compute(
         self, chunk: FlowChunk, state: FlowState, begins: list[int]
     ) -> tuple[Tensor, FlowState]:
-        plans = self.plan(chunk, state, begins)
+        plans = self.plan(chunk, state, begins, self.policy.block_frames)
         noise = self.noise_rows(begins, chunk.ids.shape[1] * FRAMES_PER_SPEECH_ID)
         return self.compute(chunk, noise, state, plans, self.policy.cache_form)
 

@@ -18,13 +18,18 @@ class CacheForm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlowPolicy:
-    """Extent and form of the attention memory. Raises ValueError for a window that is not whole blocks."""
+    """Extent and form of the attention memory. Raises ValueError for a window that is not whole blocks.
+
+    block_frames: frames that attend to each other; more than an utterance has let every frame attend to all
+    of a chunk, which is for comparison.
+    """
 
     window_frames: int | None = None  # how far back a frame attends, a multiple of 50; None: all, exact
     cache_form: CacheForm = CacheForm.KEYS_VALUES
     dtype: Literal["float32", "float16"] = "float32"
     # Initial capacity. Untouched memory costs nothing on Linux, and growing later costs a copy.
     reserve_frames: int = 40 * FRAMES_PER_S
+    block_frames: int = BLOCK_FRAMES
 
     def __post_init__(self) -> None:
         if self.window_frames is not None and (self.window_frames < 1 or self.window_frames % BLOCK_FRAMES):

@@ -7,6 +7,7 @@ from ...devices.execution import DeviceError, Precision
 from ...devices.host_memory import release_free_heap
 from ...devices.onnx_sessions import CPU_SESSIONS, OnnxSessions
 from ..checkpoint.bundle import CosyVoiceBundle
+from ..config import BLOCK_FRAMES
 from ..flow.policy import CacheForm, FlowPolicy
 from .flow import ArrayFlow
 from .language_model import ArraySpeechLm
@@ -65,4 +66,4 @@ def load_array_flow(
 def can_run_policy(policy: FlowPolicy) -> bool:
     """Whether the graphs can keep their memory as the policy says."""
     is_exact = policy.cache_form is CacheForm.KEYS_VALUES and policy.dtype == "float32"
-    return is_exact and policy.window_frames is None
+    return is_exact and policy.window_frames is None and policy.block_frames == BLOCK_FRAMES

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ...checkpoint.weight_files import write_safetensors
-from ...devices.torch_devices import CPU, compute_exactly, find_device
+from ...devices.execution import DeviceError
+from ...devices.torch_devices import CPU, card_name, compute_exactly, find_device
 from ..checkpoint.bundle import CosyVoiceBundle
 from ..config import TIED_HEAD_KEY
 from .dropout import DROPOUT, add_dropout
@@ -24,6 +25,7 @@ from .vocoder.part import VocoderPart
 
 __all__ = ["PartOptions", "Trainer", "join_processes", "leave_processes", "load_part", "write_weights"]
 
+_BF16_CAPABILITY = 8  # of CUDA, major
 WEIGHT_FILES = {part.name: part.weight_file for part in (LmPart, FlowPart, VocoderPart)}
 
 
@@ -67,6 +69,23 @@ def load_part(bundle: CosyVoiceBundle, options: PartOptions, device: torch.devic
 def device_of_process(name: str) -> torch.device:
     """The device to train on, of this process among those of torchrun. Raises DeviceError."""
     return local_device(find_device(name))
+
+
+def bf16_notice(device: torch.device) -> str | None:
+    """A sentence about a device that emulates bfloat16; None for one that computes in it.
+
+    Raises DeviceError for a card without it.
+    """
+    if device.type == "cuda":
+        if torch.version.hip is None and torch.cuda.get_device_capability(device)[0] < _BF16_CAPABILITY:
+            raise DeviceError(
+                f"{card_name(device)} has no bfloat16, which cards have from compute capability "
+                f"{_BF16_CAPABILITY}.0 on; omit --bf16"
+            )
+        return None
+    if any(found for name, found in torch.cpu.get_capabilities().items() if "bf16" in name):
+        return None
+    return "this processor emulates bfloat16 (it has neither AVX512-BF16 nor AMX); float32 may be faster"
 
 
 def write_weights(bundle: CosyVoiceBundle, options: PartOptions, checkpoint: Path, folder: Path) -> Path:

@@ -56,6 +56,7 @@ class UtteranceEntry:
     speech_ids: int
     source: str = ""  # the recording's path
     stamp: str = ""  # changes when the recording or its transcript does
+    peak_dbfs: float | None = None  # of the recording
 
     @property
     def frames(self) -> int:
@@ -82,6 +83,7 @@ class PreparedUtterance:
     samples: NDArray[np.int16] | None = None  # 24 kHz
     source: str = ""
     stamp: str = ""
+    peak_dbfs: float | None = None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The stored arrays. Mel beyond the ids, and ids without mel, are left out: both must be as long."""
@@ -194,7 +196,7 @@ class DatasetWriter:
 def _entry(utterance: PreparedUtterance, shard: int, row: int) -> UtteranceEntry:
     ids = len(utterance.arrays()["speech_ids"])
     about = (utterance.name, utterance.text, utterance.speaker, shard, row, len(utterance.text_ids), ids)
-    return UtteranceEntry(*about, utterance.source, utterance.stamp)
+    return UtteranceEntry(*about, utterance.source, utterance.stamp, utterance.peak_dbfs)
 
 
 def shard_name(shard: int) -> str:

@@ -1,9 +1,13 @@
 """``vivavoce finetune``: each command says what it did and names the next one; faults are one sentence."""
 
+import re
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="the [train] extra is not installed")
@@ -11,10 +15,14 @@ pytest.importorskip("tensorboardX", reason="the [train] extra is not installed")
 
 from shared.training.recorded_voice import write_recordings
 from shared.voices.cosyvoice_bundles import write_random_bundle
+from vivavoce.gateway.cli.finetune.commands import _progress
 from vivavoce.gateway.cli.main import main
 from vivavoce.models.cosyvoice.training.dataset import DatasetWriter, PreparedUtterance
 from vivavoce.models.cosyvoice.training.loop.metrics import TrainingMetrics
 from vivavoce.models.cosyvoice.training.loop.trainer import TrainingStep
+from vivavoce.tts_engine.cosyvoice.finetuning import evaluation
+from vivavoce.tts_engine.cosyvoice.finetuning.evaluation import SOURCES
+from vivavoce.tts_engine.engine import Engine
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process", "one_thread")
 
@@ -43,7 +51,10 @@ def test_recordings_become_a_bundle_command_by_command(
     assert f"Next: vivavoce finetune train {data} --part lm --out {lm}\n" in said.out
     assert "Less than 30 minutes" in said.err
     page = (data / "report.html").read_text("utf-8")
-    assert "alone.wav" in page and "<svg" in page
+    assert "alone.wav" in page and page.count("<svg") == 2
+    assert run("finetune", "prepare", recordings, "--bundle", bundle, "--out", data) == 0
+    assert "0 of them new" in capsys.readouterr().out
+    assert (data / "report.html").read_text("utf-8") == page  # lengths and levels of all
 
     assert run("finetune", "train", data, "--part", "lm", "--out", lm, "--epochs", 1) == 0
     said = capsys.readouterr()
@@ -89,6 +100,90 @@ def test_a_signal_ends_a_command_with_what_is_done_on_file(
     assert capsys.readouterr().out.endswith("Interrupted; the same command continues.\n")
     assert [path.name for path in (lm / "checkpoints").iterdir()] == ["step-00000001"]
     assert signal.getsignal(number) == handler
+
+
+@pytest.mark.parametrize(("rank", "is_drawn"), [("0", True), ("1", False), (None, True)])
+def test_a_bar_is_drawn_by_the_first_process(
+    rank: str | None, is_drawn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if rank:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run")
+        monkeypatch.setenv("RANK", rank)
+    with _progress("training") as progress:
+        assert progress.disable is not is_drawn
+
+
+class FirstWordRecogniser:
+    """Hears the first word only, and calls ``on_transcribe`` before."""
+
+    on_transcribe: Callable[[int], None] = staticmethod(lambda count: None)
+
+    def __init__(self, whisper: Path | None, language: str | None) -> None:
+        self.count = 0
+
+    def transcribe(self, samples: np.ndarray) -> str:
+        self.count += 1
+        self.on_transcribe(self.count)
+        return "The"
+
+
+@pytest.fixture
+def trained(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of one step; a made-up recogniser judges it."""
+    monkeypatch.setattr("vivavoce.gateway.transcription.WhisperRecogniser", FirstWordRecogniser)
+    recordings, data, lm = (tmp_path / name for name in ("recordings", "data", "data-lm"))
+    write_recordings(recordings, 3, text="The red fox.")  # random weights speak long
+    assert run("finetune", "prepare", recordings, "--bundle", bundle, "--out", data) == 0
+    assert run("finetune", "train", data, "--part", "lm", "--out", lm, "--max-steps", 1) == 0
+    return lm
+
+
+def test_an_evaluation_is_a_page_a_table_and_a_part_of_the_card(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert run("finetune", "evaluate", trained, "--sentences", 1, "--choose") == 0
+    *figures, closing, following = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"step-00000001: 66\.7 % of the words wrong, similarity -?\d\.\d{3} \*", figures[0])
+    assert [line[:22].strip() for line in figures[1:]] == list(SOURCES)
+    assert all(re.search(r" 66\.7 % wrong   similarity -?\d\.\d{3}$", line) for line in figures[1:])
+    assert closing == f"step-00000001; every sentence to hear in {trained / 'evaluation.html'}"
+    assert following == f"Next: vivavoce finetune export {trained} --out my-voice --voice NAME"
+
+    page = (trained / "evaluation.html").read_text("utf-8")
+    assert page.count("<audio controls src='data:audio/wav;base64,UklGR") == len(SOURCES)
+    assert all(f"<td>{source}</td><td class=number>66.7</td>" in page for source in SOURCES)
+    assert "<td>The red fox.</td>" in page and page.count("<small>The</small>") == len(SOURCES)
+
+    table = (trained / "evaluation.md").read_text("utf-8")
+    assert table.startswith("1 held-out sentences:\n") and table.count("| 66.7 |") == len(SOURCES)
+    assert run("finetune", "export", trained, "--out", tmp_path / "voice") == 0
+    assert table.strip() in (tmp_path / "voice/README.md").read_text("utf-8")
+
+
+def test_an_interrupted_evaluation_speaks_what_is_left(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler, speak = signal.getsignal(signal.SIGINT), evaluation._speak
+    spoken: list[str] = []
+
+    async def count(engine: Engine, text: str, *options: Any, **more: Any) -> Any:
+        spoken.append(text)
+        return await speak(engine, text, *options, **more)
+
+    def interrupt(count: int) -> None:
+        if count == 3:  # the recording, the streamed sentence, and the one that is rendered at once
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(evaluation, "_speak", count)
+    with monkeypatch.context() as during:
+        during.setattr(FirstWordRecogniser, "on_transcribe", staticmethod(interrupt))
+        assert run("finetune", "evaluate", trained, "--sentences", 1, "--without-base") == 0
+    assert capsys.readouterr().out.endswith("Interrupted; the same command continues.\n")
+    assert len(spoken) == 2 and not (trained / "evaluation.html").exists()
+    assert run("finetune", "evaluate", trained, "--sentences", 1, "--without-base") == 0
+    assert len(spoken) == 3 and (trained / "evaluation.html").exists()
+    assert signal.getsignal(signal.SIGINT) == handler
 
 
 @pytest.mark.parametrize(

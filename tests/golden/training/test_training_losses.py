@@ -151,6 +151,7 @@ def test_label_smoothing_is_that_of_upstream(version: CosyVoiceVersion) -> None:
     computed = lm_loss(lm, lm_batch(lm, read_arrays(DATA, f"lm{version.value}_uni")), smoothing=0.1)
     computed.mean.backward()
     torch.testing.assert_close(computed.mean.detach(), wanted["loss"], rtol=1e-5, atol=0)
+    assert torch.tensor(computed.accuracy) == wanted["acc"]
     norm = torch.stack([gradient.norm() for gradient in gradients(lm).values()]).norm()
     torch.testing.assert_close(norm, wanted["grad_norm"], rtol=1e-4, atol=0)
 

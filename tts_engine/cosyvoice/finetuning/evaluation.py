@@ -1,8 +1,9 @@
 """Compares a trained bundle with its base and with the recordings, on sentences that were held out.
 
-A sentence is spoken by the trained bundle streamed and at once, and by the base with a recording of the
-speaker as its prompt. A recogniser counts wrong words; the bundle's own speaker encoder measures the
-similarity to the speaker's mean.
+A sentence is spoken by the trained bundle streamed, and at once: the same speech ids pass the flow in one
+chunk, whose frames attend to all others, and the vocoder, on the processor. With a recording of the speaker
+as its prompt it is spoken by the trained bundle and by the base. A recogniser counts wrong words; the
+bundle's own speaker encoder measures the similarity to the speaker's mean.
 """
 
 import re
@@ -10,30 +11,73 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ....models.cosyvoice.config import FRAMES_PER_SPEECH_ID
+from ....models.cosyvoice.flow.policy import FlowPolicy
 from ....models.cosyvoice.front_end.voice_encoder import VoiceEncoder
 from ....models.cosyvoice.training.dataset import TrainingDataset, UtteranceEntry
+from ....models.devices.execution import Executor
 from ....models.signal.recording_resampler import resample
 from ...chunk import SAMPLE_RATE
 from ...engine import Engine
 from ...reading.multilingual_clause_normalizer import LanguageGrammars
 from ...reading.normalizer import TextNormalizer
+from ..backend import CosyVoiceBackend
+from ..policy import CosyVoicePolicy
 
 Float = NDArray[np.float32]
+Pcm = NDArray[np.int16]  # at 24 kHz
 
-RECORDED, STREAMED, AT_ONCE, BASE = "recording", "trained, streamed", "trained, at once", "base with a prompt"
-SOURCES = (RECORDED, STREAMED, AT_ONCE, BASE)
+RECORDED, STREAMED, AT_ONCE = "recording", "trained, streamed", "trained, at once"
+PROMPTED, BASE = "trained with a prompt", "base with a prompt"
+SOURCES = (RECORDED, STREAMED, AT_ONCE, PROMPTED, BASE)
+# A sentence is one chunk, and all of its frames attend to each other.
+_MAX_IDS = 6000  # more than a sentence has
+AT_ONCE_POLICY = CosyVoicePolicy(
+    first_hop=_MAX_IDS,
+    max_hop=_MAX_IDS,
+    flow=FlowPolicy(block_frames=FRAMES_PER_SPEECH_ID * _MAX_IDS),
+    executor=Executor.TORCH,
+    device="cpu",
+)
 _RECOGNISER_RATE = 16_000
 _AND_IN_A_NUMBER = re.compile(
     r"\b(hundred|thousand|million|billion)\W+and\W+(?=(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|"
     r"twelve|thir|fourteen|fif|sixt|sevent|eighteen|eighty|ninet|twent|fort)\w*\b)"
 )
 _PIECE = 3  # words that are pushed at a time when streamed
+
+
+class SpokenFolder:
+    """Speech on file, so that an interrupted evaluation goes on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, key: str) -> Pcm | None:
+        """The samples of a key, 24 kHz; None if it was not spoken. Raises OSError."""
+        try:
+            pcm: Pcm = np.load(self._path(key))
+        except (FileNotFoundError, ValueError, EOFError):  # the others: a file that a failing disk cut
+            return None
+        return pcm
+
+    def write(self, key: str, pcm: Pcm) -> None:
+        """Keep samples, whole or not at all. Raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        partial = self._path(key).with_suffix(".partial")
+        with partial.open("wb") as file:
+            np.save(file, pcm)
+        partial.replace(self._path(key))
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{sha256(key.encode()).hexdigest()[:16]}.npy"
 
 
 class SpeechRecogniser(Protocol):
@@ -71,11 +115,12 @@ class SourceFigures:
 class EvaluationPlan:
     """What is compared: bundles, voice, and sentences."""
 
-    trained: Path
-    base: Path | None  # None: only the trained one speaks
+    trained: Callable[[], Path]  # called when the bundle is first needed
+    base: Path
     voice: str
     sentences: tuple[UtteranceEntry, ...]
-    prompt: UtteranceEntry | None
+    prompt: UtteranceEntry | None  # needed by PROMPTED and BASE
+    kept: SpokenFolder
 
 
 async def speak_sentences(
@@ -84,55 +129,79 @@ async def speak_sentences(
     encoder: VoiceEncoder,
     recogniser: SpeechRecogniser,
     *,
-    sources: Sequence[str] = SOURCES,
+    sources: Sequence[str],
     on_progress: Callable[[], None] = lambda: None,
 ) -> list[EvaluatedSentence]:
     """Every sentence from every source. on_progress: called after each. Raises what ``Engine.open`` does."""
-    numbers = {entry.name: number for number, entry in enumerate(dataset.entries)}
     judge = _Judge(dataset, encoder, recogniser)
     spoken: list[EvaluatedSentence] = []
 
-    def add(entry: UtteranceEntry, source: str, samples: Float) -> None:
-        spoken.append(judge.judge(entry, source, samples))
+    def add(entry: UtteranceEntry, source: str, pcm: Pcm) -> None:
+        spoken.append(judge.judge(entry, source, _to_float(pcm)))
         on_progress()
 
-    if RECORDED in sources:
-        for entry in plan.sentences:
-            add(entry, RECORDED, _to_float(dataset.samples(numbers[entry.name])))
-    engine = await Engine.open(str(plan.trained), warm_up=False)
-    try:
-        for entry in plan.sentences:
-            for source in (STREAMED, AT_ONCE):
-                if source in sources:
-                    add(entry, source, await _speak(engine, entry.text, plan.voice, source == STREAMED))
-    finally:
-        await engine.aclose()
-    if BASE in sources and plan.base is not None and plan.prompt is not None:
-        engine = await Engine.open(str(plan.base), warm_up=False)
-        try:
-            prompt = _to_float(dataset.samples(numbers[plan.prompt.name]))
-            voice = engine.voices.enroll(prompt, SAMPLE_RATE, plan.prompt.text)
+    for source in sources:
+        if source == RECORDED:
             for entry in plan.sentences:
-                add(entry, BASE, await _speak(engine, entry.text, voice.id, True))
-        finally:
-            await engine.aclose()
+                add(entry, source, _recorded(dataset, entry))
+        else:
+            await _speak_as(source, plan, dataset, add)
     return spoken
 
 
-async def _speak(engine: Engine, text: str, voice: str, streamed: bool) -> Float:
-    pieces = [text]
-    if streamed:
-        words = re.findall(r"\S+\s*", text)
-        pieces = ["".join(words[first : first + _PIECE]) for first in range(0, len(words), _PIECE)]
+async def _speak_as(
+    source: str,
+    plan: EvaluationPlan,
+    dataset: TrainingDataset,
+    add: Callable[[UtteranceEntry, str, Pcm], None],
+) -> None:
+    """Add the sentences that are kept, and speak the others."""
+    prompt = plan.prompt if source in (PROMPTED, BASE) else None
+    speaker = dataset.speaker_embedding(plan.sentences[0].speaker)
+    missing: list[tuple[UtteranceEntry, str]] = []
+    for entry in plan.sentences:
+        key = repr((source, entry.text, speaker.tobytes(), prompt and (prompt.name, prompt.stamp)))
+        if (pcm := plan.kept.read(key)) is not None:
+            add(entry, source, pcm)
+        else:
+            missing.append((entry, key))
+    if not missing:
+        return
+    async with await _open_engine(source, plan) as engine:
+        voice = plan.voice
+        if prompt is not None:
+            recording = _to_float(_recorded(dataset, prompt))
+            voice = engine.voices.enroll(recording, SAMPLE_RATE, prompt.text).id
+        for entry, key in missing:
+            pcm = await _speak(engine, entry.text, voice, at_once=source == AT_ONCE)
+            plan.kept.write(key, pcm)
+            add(entry, source, pcm)
+
+
+async def _open_engine(source: str, plan: EvaluationPlan) -> Engine:
+    if source == AT_ONCE:
+        backend = CosyVoiceBackend.load(plan.trained(), AT_ONCE_POLICY)
+        return await Engine.open(backend=backend, warm_up=False)
+    bundle = plan.base if source == BASE else plan.trained()
+    return await Engine.open(str(bundle), warm_up=False)
+
+
+async def _speak(engine: Engine, text: str, voice: str, *, at_once: bool) -> Pcm:
+    words = re.findall(r"\S+\s*", text)
+    pieces = ["".join(words[first : first + _PIECE]) for first in range(0, len(words), _PIECE)]
     async with engine.stream(voice=voice, seed=7) as stream:
-        for piece in pieces:
+        for piece in [text] if at_once else pieces:
             stream.push_text(piece)
         stream.end_input()
-        pcm = b"".join([chunk.pcm async for chunk in stream])
-    return _to_float(np.frombuffer(pcm, "<i2"))
+        return np.frombuffer(b"".join([chunk.pcm async for chunk in stream]), "<i2")
 
 
-def _to_float(samples: NDArray[np.int16]) -> Float:
+def _recorded(dataset: TrainingDataset, entry: UtteranceEntry) -> Pcm:
+    names = [each.name for each in dataset.entries]
+    return dataset.samples(names.index(entry.name))
+
+
+def _to_float(samples: Pcm) -> Float:
     return samples.astype(np.float32) / np.float32(32_768)
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,17 +73,29 @@ def export_runs(runs: Sequence[TrainedRun], out: Path, voice: str | None = None)
     bundle = open_bundle(base)
     dataset = TrainingDataset(Path(runs[0].settings["dataset"]))
     replaced = {bundle_parts.WEIGHT_FILES[run.options.part] for run in runs}
-    out.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as unfinished:
-        unfinished.callback(shutil.rmtree, out, ignore_errors=True)
-        _copy_bundle(base, out, replaced)
+    with _new_folder(out) as partial:
+        _copy_bundle(base, partial, replaced)
         for run in runs:
-            bundle_parts.write_weights(bundle, run.options, run.checkpoint, out)
-        names = _add_speakers(base, out, dataset, voice)
-        (out / _CARD).write_text(_model_card(runs, dataset, names, out), "utf-8")
-        open_bundle(out)
-        unfinished.pop_all()
+            bundle_parts.write_weights(bundle, run.options, run.checkpoint, partial)
+        names = _add_speakers(base, partial, dataset, voice)
+        (partial / _CARD).write_text(_model_card(runs, dataset, names, partial, out.name), "utf-8")
+        open_bundle(partial)
     return names
+
+
+@contextlib.contextmanager
+def _new_folder(out: Path) -> Iterator[Path]:
+    """A folder beside ``out`` that becomes it after the block; what a killed process left there goes."""
+    partial = out.with_name(f"{out.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        if out.exists():
+            out.rmdir()
+        partial.replace(out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _common_base(runs: Sequence[TrainedRun]) -> Path:
@@ -122,7 +134,7 @@ def _add_speakers(base: Path, out: Path, dataset: Any, voice: str | None) -> tup
     return tuple(names)
 
 
-def _model_card(runs: Sequence[TrainedRun], dataset: Any, names: Sequence[str], out: Path) -> str:
+def _model_card(runs: Sequence[TrainedRun], dataset: Any, names: Sequence[str], out: Path, title: str) -> str:
     base = Path(runs[0].settings["bundle"]).name
     minutes = sum(entry.seconds for entry in dataset.entries) / 60
     licences = sorted(
@@ -132,7 +144,7 @@ def _model_card(runs: Sequence[TrainedRun], dataset: Any, names: Sequence[str], 
     if (out / f"BASE_{_CARD}").exists():
         licence += f"; BASE_{_CARD} is its own card"
     lines = [
-        f"# {out.name}",
+        f"# {title}",
         "",
         f"CosyVoice {dataset.about.version}, trained further from {base} on {minutes:.1f} minutes of "
         f"{len(dataset.entries)} recordings. Voices: {', '.join(names)}.",
@@ -150,5 +162,5 @@ def _model_card(runs: Sequence[TrainedRun], dataset: Any, names: Sequence[str], 
     figures = [run.folder / "evaluation.md" for run in runs if (run.folder / "evaluation.md").exists()]
     for path in figures:
         lines += ["", path.read_text("utf-8").strip()]
-    speak = f'vivavoce say --bundle {out.name} --voice {names[0]} "Good morning."'
+    speak = f'vivavoce say --bundle {title} --voice {names[0]} "Good morning."'
     return "\n".join([*lines, "", "```sh", speak, "```", ""])

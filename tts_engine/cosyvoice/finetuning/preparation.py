@@ -33,7 +33,6 @@ from .recordings import TranscribedRecording, find_recordings
 from .screening import (
     MAX_UTTERANCE_S,
     MIN_SAMPLE_RATE,
-    SoundLevels,
     fault_of_sound,
     fault_of_voices,
     find_outliers,
@@ -64,7 +63,7 @@ class PreparationReport:
     new: int
     seconds: float  # of all that is kept
     durations: tuple[float, ...]  # s, of each
-    peaks: tuple[float, ...]  # dBFS, of each new one
+    peaks: tuple[float, ...]  # dBFS, of each
     left_out: dict[str, str]  # by name, why
     is_complete: bool  # False: it was interrupted
 
@@ -121,12 +120,13 @@ def prepare(
     if writer.index.entries:
         _leave_outliers_out(writer.index, out)
     left_out = {name: why for name, (_, why) in writer.index.left_out.items()} | dict(found.unusable)
-    durations = tuple(entry.seconds for entry in writer.index.entries)
-    peaks = tuple(levels.peak_dbfs for levels in preparation.levels)
+    entries = writer.index.entries
+    durations = tuple(entry.seconds for entry in entries)
+    peaks = tuple(entry.peak_dbfs for entry in entries if entry.peak_dbfs is not None)
     return PreparationReport(
         out,
         len(durations),
-        len(peaks),
+        preparation.new,
         sum(durations),
         durations,
         peaks,
@@ -178,7 +178,7 @@ class _Preparation:
 
     def __init__(self, writer: DatasetWriter, tokenizer: TextTokenizer, encoder: VoiceEncoder) -> None:
         self._writer, self._tokenizer, self._encoder = writer, tokenizer, encoder
-        self.levels: list[SoundLevels] = []
+        self.new = 0  # added to the data set
 
     def add(self, recording: TranscribedRecording, decoded: Recording | str) -> None:
         """Add a recording to the data set, or the reason why it is left out."""
@@ -187,6 +187,7 @@ class _Preparation:
             self._writer.index.left_out[recording.name] = [recording.stamp, prepared]
         else:
             self._writer.add(prepared)
+            self.new += 1
 
     def _encode(self, recording: TranscribedRecording, sound: Recording) -> PreparedUtterance | str:
         if fault := fault_of_sound(sound.samples, sound.sample_rate, recording.text):
@@ -202,7 +203,6 @@ class _Preparation:
             return str(error)
         if fault := fault_of_voices(voices):
             return fault
-        self.levels.append(measure_levels(sound.samples, sound.sample_rate))
         return PreparedUtterance(
             recording.name,
             recording.text,
@@ -214,6 +214,7 @@ class _Preparation:
             (encoded.samples.clip(-1, 1) * 32_767).astype(np.int16),
             str(recording.path.resolve()),
             recording.stamp,
+            measure_levels(sound.samples, sound.sample_rate).peak_dbfs,
         )
 
 

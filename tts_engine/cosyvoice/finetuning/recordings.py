@@ -2,7 +2,8 @@
 
     a.wav, a.txt              a transcript beside each recording; a sub-folder may be named by its speaker
     metadata.csv              LJSpeech: name|text or name|text|normalised text, recordings in the folder wavs
-    metadata.csv              Hugging Face audiofolder: a header with file_name and text or transcription
+    metadata.csv              Hugging Face audiofolder: a header with file_name and text or transcription;
+                              also one in each sub-folder, such as train
     *.jsonl                   a line each: {"audio": "a.wav", "text": "...", "speaker": "anna"}
 
 Source: https://keithito.com/LJ-Speech-Dataset, the audiofolder of Hugging Face's datasets.
@@ -10,6 +11,7 @@ Source: https://keithito.com/LJ-Speech-Dataset, the audiofolder of Hugging Face'
 
 import csv
 import hashlib
+import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -81,15 +83,14 @@ def find_recordings(folder: Path) -> FoundRecordings:
 def _listed(folder: Path) -> Iterator[TranscribedRecording]:
     for table in sorted(folder.glob("*.jsonl")):
         yield from _from_json_lines(folder, table)
-    metadata = folder / "metadata.csv"
-    if metadata.is_file():
-        yield from _from_metadata(folder, _read_text(metadata))
+    for metadata in sorted(folder.rglob("metadata.csv")):
+        yield from _from_metadata(folder, metadata.parent, _read_text(metadata))
 
 
 def _from_json_lines(folder: Path, table: Path) -> Iterator[TranscribedRecording]:
     for number, line in enumerate(_read_text(table).splitlines(), 1):
         if line.strip():
-            yield _from_row(folder, _parse_line(line, f"{table.name}, line {number}"))
+            yield _from_row(folder, folder, _parse_line(line, f"{table.name}, line {number}"))
 
 
 def _parse_line(line: str, place: str) -> dict[str, Any]:
@@ -102,27 +103,28 @@ def _parse_line(line: str, place: str) -> dict[str, Any]:
     return row
 
 
-def _from_metadata(folder: Path, text: str) -> Iterator[TranscribedRecording]:
+def _from_metadata(folder: Path, place: Path, text: str) -> Iterator[TranscribedRecording]:
+    """place: the folder of the table, from which its paths begin."""
     header = text.partition("\n")[0].strip().split(",")
     if any(key in header for key in _AUDIO_KEYS):
-        for row in csv.DictReader(text.splitlines()):
-            yield _from_row(folder, row)
+        for row in csv.DictReader(io.StringIO(text, newline="")):
+            yield _from_row(folder, place, row)
         return
     for line in text.splitlines():
         fields = line.split("|")
         if len(fields) >= 2:
-            path = _find_sound(folder, fields[0].strip())
+            path = _find_sound(place, fields[0].strip())
             yield TranscribedRecording(_name(folder, path), path, fields[-1].strip() or fields[1].strip())
 
 
-def _from_row(folder: Path, row: Mapping[str, Any]) -> TranscribedRecording:
+def _from_row(folder: Path, place: Path, row: Mapping[str, Any]) -> TranscribedRecording:
     named = next((str(row[key]) for key in _AUDIO_KEYS if row.get(key)), "")
     if not named:
         raise BadRequest(f"{folder}: a row names no recording; it needs one of {', '.join(_AUDIO_KEYS)}")
     text = next((str(row[key]) for key in _TEXT_KEYS if row.get(key)), "")
-    path = _find_sound(folder, named)
+    path = _find_sound(place, named)
     speaker = str(row.get("speaker") or row.get("speaker_id") or DEFAULT_SPEAKER)
-    return TranscribedRecording(_name(folder, path), path, text.strip(), speaker)
+    return TranscribedRecording(_name(folder, path), path, " ".join(text.split()), speaker)
 
 
 def _find_sound(folder: Path, named: str) -> Path:

@@ -111,6 +111,7 @@ def train(
     run = TrainingRunFolder(run_folder)
     about = {"bundle": str(bundle_folder.resolve()), "dataset": str(dataset_folder.resolve())}
     chosen = bundle_parts.device_of_process(device)
+    notice = bundle_parts.bf16_notice(chosen) if settings.bf16 else None
     processes = bundle_parts.join_processes(chosen)
     if processes.is_first:
         run.open(about | asdict(options) | {"settings": asdict(settings)})
@@ -125,6 +126,8 @@ def train(
     try:
         part = bundle_parts.load_part(bundle, options, chosen)
         notify = on_notice if processes.is_first else lambda sentence: None
+        if notice:
+            notify(notice)
         trainer = bundle_parts.Trainer(
             part, dataset, settings, run, processes=processes, on_step=report, on_notice=notify
         )

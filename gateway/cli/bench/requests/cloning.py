@@ -5,7 +5,8 @@
     natural         a long Chinese text, a Chinese recording
 
 Without a recording of the user, the packaged voice speaks one in English; for ``natural`` it gets a Chinese
-transcript, which is what the first packet depends on. Requests go over the OpenAI API.
+transcript, which is what the first packet depends on. A recording of the user has its own transcript in every
+scenario. Requests go over the OpenAI API.
 """
 
 import asyncio
@@ -17,13 +18,16 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import httpx
 import numpy as np
+import soxr
 from numpy.typing import NDArray
 
 from .....tts_engine.chunk import SAMPLE_RATE
+from .....tts_engine.voices.recording import read_recording, read_sound_file
 from ..report import BenchFailed, BenchFigure
 from ..trace import percentile
 
@@ -58,10 +62,11 @@ _TARGETS: Final = (CloningScenario.FAST, CloningScenario.NATURAL)
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A recording to speak like. samples: s16le of one channel at 24 kHz."""
+    """A recording to speak like. samples: s16le of one channel at 24 kHz. name: for the report."""
 
     samples: NDArray[np.int16]
     transcript: str | None = None  # None: that of the scenario
+    name: str = "of the packaged voice, English"
 
     def wav(self, number: int) -> bytes:
         """A sound file that no request has sent before, so that no cache has its voice."""
@@ -121,6 +126,13 @@ async def packaged_reference() -> Reference:
     return Reference(np.concatenate([samples, shortest])[: round(MAX_REFERENCE_S * SAMPLE_RATE)])
 
 
+def recorded_reference(file: Path, transcript: str) -> Reference:
+    """A recording of the user. Raises BadRequest for a file that cannot be read or is no such recording."""
+    recording = read_recording(read_sound_file(file))
+    samples = soxr.resample(recording.samples, recording.sample_rate, SAMPLE_RATE)
+    return Reference((samples.clip(-1, 1) * 32_767).astype(np.int16), transcript, file.name)
+
+
 async def scenario_figures(
     url: str, scenario: CloningScenario, reference: Reference, load: ScenarioLoad
 ) -> list[BenchFigure]:
@@ -155,7 +167,7 @@ class _Speaker:
             data={
                 "name": "bench",
                 "ref_text": self._transcript,
-                "consent": "The packaged voice.",
+                "consent": f"For a measurement: {self._reference.name}.",
             },
             files={"audio_sample": ("bench.wav", self._reference.wav(0), "audio/wav")},
         )

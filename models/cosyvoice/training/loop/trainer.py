@@ -11,13 +11,14 @@ steps).
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from ..dataset import TrainingDataset, split_held_out
 from ..draws import DrawSeed
+from ..loss import TrainingLoss
 from ..parts import TrainedPart, TrainingTurn
 from .batches import cut_batches, plan_epoch
 from .optimization import TrainingOptimizer, TrainingSettings
@@ -153,39 +154,55 @@ class Trainer:
         self, turn: TrainingTurn, seed: DrawSeed, batches: Sequence[list[int]]
     ) -> tuple[float, float, float]:
         """Step the parameters of a turn; returns its loss, accuracy and norm of the gradient."""
-        while (sums := self._accumulate(turn, seed, batches)) is None:
+        while (sums := self._sum_losses(self._training_losses(turn, seed, batches))) is None:
+            self._optimizer.clear()
             self._halve()
         total, count, correct = sums
         if not math.isfinite(total):
             self._name_the_fault(turn, seed, batches)
         named = self._optimizer.parameters.items()
         self._processes.sum_gradients(one for name, one in named if name.startswith(turn.trains))
-        norm = self._optimizer.step(self._place.step, int(count))
+        norm = self._step_optimizer(int(count))
         self._check_norm(norm)
         return total / count, correct / count, norm
 
-    def _accumulate(
-        self, turn: TrainingTurn, seed: DrawSeed, batches: Sequence[list[int]]
-    ) -> list[float] | None:
+    def _sum_losses(self, losses: Iterable[TrainingLoss]) -> list[float] | None:
         """Sums of loss, targets and correct ones over all processes; None if any is out of memory."""
         total, count, correct, failed = 0.0, 0, 0, False
         try:
-            for piece in self._pieces(batches):
-                torch.manual_seed(self._dropout_seed(seed, piece))
-                with self._autocast():
-                    loss = turn.loss(self._dataset, piece, seed, self._place.step)
-                loss.total.backward()  # type: ignore[no-untyped-call]
+            for loss in losses:
                 total, count = total + float(loss.total.detach()), count + loss.count
                 correct += loss.correct
-        except (torch.OutOfMemoryError, RuntimeError) as error:
+        except RuntimeError as error:
             if not _is_out_of_memory(error):
                 raise
             failed = True
         sums = self._processes.sum_numbers([total, count, correct, float(failed)])
-        if sums[3]:
-            self._optimizer.clear()
-            return None
-        return sums[:3]
+        return None if sums[3] else sums[:3]
+
+    def _training_losses(
+        self, turn: TrainingTurn, seed: DrawSeed, batches: Sequence[list[int]]
+    ) -> Iterator[TrainingLoss]:
+        """The losses of the pieces; their gradients are added up."""
+        for piece in self._pieces(batches):
+            torch.manual_seed(self._dropout_seed(seed, piece))
+            with self._autocast():
+                loss = turn.loss(self._dataset, piece, seed, self._place.step)
+            loss.total.backward()  # type: ignore[no-untyped-call]
+            yield loss
+
+    def _step_optimizer(self, count: int) -> float:
+        """Step with the gradients of ``count`` targets; returns their norm. Its first step takes memory."""
+        try:
+            return self._optimizer.step(self._place.step, count)
+        except RuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
+            trained = sum(parameter.numel() for parameter in self._optimizer.parameters.values())
+            raise TrainingRunError(
+                f"out of memory in the optimizer's step: it keeps two moments of each of {trained:,} trained "
+                "parameters; train adapters instead of everything, or on a device with more memory"
+            ) from error
 
     def _pieces(self, batches: Sequence[list[int]]) -> Iterator[Sequence[int]]:
         """The rows of this process, in pieces that fit its memory."""
@@ -208,8 +225,9 @@ class Trainer:
             raise TrainingRunError(
                 "out of memory with a single utterance; leave long ones out, use adapters, or bf16"
             )
+        if not self._place.halvings:
+            self._on_notice("out of memory: batches are computed in smaller pieces from now on")
         self._place = replace(self._place, halvings=self._place.halvings + 1)
-        self._on_notice(f"out of memory: batches are halved to {largest // 2} frames from now on")
 
     @torch.no_grad()
     def _name_the_fault(self, turn: TrainingTurn, seed: DrawSeed, batches: Sequence[list[int]]) -> None:
@@ -245,17 +263,20 @@ class Trainer:
     def validation(self) -> tuple[float, float]:
         """Loss and accuracy of the averaged weights on what is held out, with the same draws each time."""
         self._part.network.eval()
-        seed, sums = DrawSeed(self._settings.seed, _VALIDATION_EPOCH), [0.0, 0.0, 0.0]
-        ordered = sorted(self._held_out, key=lambda number: self._frames[number])
         with self._optimizer.averaged():
-            for index, batch in enumerate(cut_batches(ordered, self._frames, self._settings.max_frames)):
-                for piece in self._pieces([batch]):
-                    with self._autocast():
-                        loss = self._part.loss(self._dataset, piece, seed, index)
-                    parts = (float(loss.total), loss.count, loss.correct)
-                    sums = [before + more for before, more in zip(sums, parts, strict=True)]
-        total, count, correct = self._processes.sum_numbers(sums)
+            while (sums := self._sum_losses(self._validation_losses())) is None:
+                self._halve()
+        total, count, correct = sums
         return total / count, correct / count
+
+    def _validation_losses(self) -> Iterator[TrainingLoss]:
+        seed = DrawSeed(self._settings.seed, _VALIDATION_EPOCH)
+        ordered = sorted(self._held_out, key=lambda number: self._frames[number])
+        for index, batch in enumerate(cut_batches(ordered, self._frames, self._settings.max_frames)):
+            for piece in self._pieces([batch]):
+                with self._autocast():
+                    loss = self._part.loss(self._dataset, piece, seed, index)
+                yield loss
 
     def _save(self) -> None:
         if self._processes.is_first and self._place.step:

@@ -9,7 +9,8 @@ import pytest
 
 from benches.cosyvoice.upstream_scenarios import upstream_figures
 from shared.served_apis import TIMEOUT_S, serve_every_api
-from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure
+from shared.training.recorded_voice import wav
+from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport
 from vivavoce.gateway.cli.bench.requests.cloning import (
     SCENARIO_TEXTS,
     CloningScenario,
@@ -17,6 +18,7 @@ from vivavoce.gateway.cli.bench.requests.cloning import (
     ScenarioLoad,
     scenario_figures,
 )
+from vivavoce.gateway.cli.main import main
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.voices.store import VoiceStore
 
@@ -64,6 +66,33 @@ def test_a_server_of_upstream_gets_a_recording_with_each_text(store: VoiceStore)
         "first packet, p95",
         "real-time factor, p50",
     ]
+
+
+def test_a_recording_of_the_user_is_sent_with_its_transcript(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "她.wav").write_bytes(wav(NOISE.astype(np.float32) / 32_768))
+    references: list[Reference] = []
+
+    def measure(chosen: object, load: object, *, reference: Reference, **options: object) -> BenchReport:
+        references.append(reference)
+        return BenchReport("serve", (), {})
+
+    monkeypatch.setattr("vivavoce.gateway.cli.bench.serve.measure_scenarios", measure)
+    options = ["bench", "serve", "--scenario", "natural", "--recording", str(tmp_path / "她.wav")]
+    with pytest.raises(SystemExit) as ended:
+        main([*options, "--transcript", "渔船回来了。"])
+    assert not ended.value.code
+    reference = references[0]
+    assert (reference.transcript, reference.name) == ("渔船回来了。", "她.wav")
+    assert np.abs(reference.samples - NOISE).max() <= 2
+
+
+@pytest.mark.parametrize("options", ["--transcript x --scenario fast", "--recording x --scenario fast"])
+def test_a_recording_needs_its_transcript(options: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "serve", *options.split()])
+    assert ended.value.code == 2 and "belong together" in capsys.readouterr().err
 
 
 def test_no_recording_is_sent_twice() -> None:

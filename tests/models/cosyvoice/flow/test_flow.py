@@ -108,6 +108,16 @@ def test_the_mel_of_every_prefix_equals_that_prefix_run_again(config: FlowConfig
 
 
 @BOTH
+def test_in_one_block_all_frames_attend_to_each_other(config: FlowConfig) -> None:
+    ids, voice = random_ids(113), speaker()
+    flow = make_flow(config, FlowPolicy(block_frames=400))
+    mel, _ = step_through(flow, ids, (), flow.init_state(voice))
+    whole = compute_whole(flow, chunk(ids, 0, ids.shape[1]), voice, AttentionMask.NONE)
+    assert torch.allclose(mel, whole, atol=TOLERANCE)
+    assert not torch.allclose(mel, mel_of_whole(flow, ids, voice), atol=1e-3)
+
+
+@BOTH
 def test_ids_after_the_lookahead_change_nothing(config: FlowConfig) -> None:
     flow, ids, voice = make_flow(config), random_ids(80), speaker()
     other = ids.clone()

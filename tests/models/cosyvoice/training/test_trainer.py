@@ -29,6 +29,7 @@ from vivavoce.models.cosyvoice.training.loop.trainer import Trainer, TrainingSte
 from vivavoce.models.cosyvoice.training.loss import TrainingLoss  # noqa: E402
 
 PARTS = ("lm", "flow")
+SMALLER_PIECES = ["out of memory: batches are computed in smaller pieces from now on"]
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -105,7 +106,38 @@ def test_accumulated_batches_and_halved_ones_have_the_loss_of_the_whole(
     small = SmallMemory(random_part("lm").network)
     halved = train("lm", dataset, tmp_path / "halved", settings, part=small, on_notice=notices.append)
     assert [step.loss for step in halved] == pytest.approx([step.loss for step in wanted], rel=1e-5)
-    assert notices and all("halved" in sentence for sentence in notices)
+    assert notices == SMALLER_PIECES
+
+
+def test_validation_that_does_not_fit_the_memory_has_the_loss_of_the_whole(
+    dataset: TrainingDataset, tmp_path: Path
+) -> None:
+    class SmallMemory(type(random_part("flow"))):  # type: ignore[misc]
+        def loss(self, dataset: TrainingDataset, numbers: Sequence[int], *draws: Any) -> TrainingLoss:
+            if not self.network.training and len(numbers) > 1:
+                raise torch.OutOfMemoryError
+            return super().loss(dataset, numbers, *draws)  # type: ignore[no-any-return]
+
+    settings, notices = replace(SETTINGS, held_out=0.5), list[str]()
+    wanted = Trainer(random_part("flow"), dataset, settings, TrainingRunFolder(tmp_path)).validation()
+    small = SmallMemory(random_part("flow").network)
+    run = TrainingRunFolder(tmp_path)
+    found = Trainer(small, dataset, settings, run, on_notice=notices.append).validation()
+    assert found == pytest.approx(wanted, rel=1e-5)
+    assert notices == SMALLER_PIECES
+
+
+def test_an_optimizer_that_does_not_fit_the_memory_ends_the_run_with_a_sentence(
+    dataset: TrainingDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(adamw: torch.optim.AdamW) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", fail)
+    with pytest.raises(
+        TrainingRunError, match=r"optimizer's step: it keeps two moments of each of \d[\d,]+ "
+    ):
+        train("lm", dataset, tmp_path, replace(SETTINGS, max_steps=1))
 
 
 def test_a_loss_that_is_no_number_stops_the_run_with_the_name_of_the_utterance(

@@ -1,7 +1,8 @@
 """The vocoder in training: its turns, its crops, its passes with gradients, and measured pitch."""
 
 import math
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,12 @@ from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.training.dataset import DatasetWriter, TrainingDataset  # noqa: E402
 from vivavoce.models.cosyvoice.training.draws import DrawSeed  # noqa: E402
 from vivavoce.models.cosyvoice.training.networks import fold_weights  # noqa: E402
+from vivavoce.models.cosyvoice.training.vocoder import losses  # noqa: E402
 from vivavoce.models.cosyvoice.training.vocoder.pitch import estimate_pitch  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3  # noqa: E402
 from vivavoce.models.networks.layers import load_weights  # noqa: E402
+from vivavoce.models.networks.weight_norm import WeightNormConv  # noqa: E402
 
 VERSIONS = pytest.mark.parametrize("version", CosyVoiceVersion)
 
@@ -34,6 +37,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> TrainingDataset:
     return write_dataset(tmp_path_factory.mktemp("dataset"), 8)
+
+
+@pytest.fixture
+def in_float64() -> Iterator[None]:
+    """Windows of spectra that are made in a pass have this type."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 @VERSIONS
@@ -65,6 +76,39 @@ def test_each_turn_trains_its_own_network(dataset: TrainingDataset) -> None:
             if parameter.grad is not None
         }
         assert trained == {turn.trains.rstrip(".")}
+
+
+def test_gradients_of_both_turns_agree_with_finite_differences(
+    dataset: TrainingDataset, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """In float64. Not of the pitch predictor, which the source does not train though it follows it."""
+    part, filters = random_part("vocoder"), losses._filters().double()
+    request.getfixturevalue("in_float64")  # from here on: weights are made in float32
+    part.network.double()
+    for layer in part.network.modules():
+        if isinstance(layer, WeightNormConv):
+            layer.dtype = torch.float64
+    batch = part._batch(dataset, [0, 1], DrawSeed(1))  # type: ignore[attr-defined]
+    exact = type(batch)(*(getattr(batch, field.name).double() for field in fields(batch)))
+    monkeypatch.setattr(part, "_batch", lambda *draws: exact)
+    monkeypatch.setattr(losses, "_filters", lambda: filters)
+    for turn in part.turns:
+        part.network.zero_grad()
+        turn.loss(dataset, [0, 1], DrawSeed(1), 0).mean.backward()
+        named = [(name, one) for name, one in part.network.named_parameters() if one.grad is not None]
+        trained = [(name, one) for name, one in named if "f0_predictor" not in name]
+        for name, parameter in trained[:: len(trained) // 5]:
+            gradient, noise = parameter.grad, torch.randn_like(parameter)
+            direction = gradient / gradient.norm() + noise / noise.norm()
+            found = []
+            for step in (1e-6, -2e-6):
+                with torch.no_grad():
+                    parameter.add_(direction, alpha=step)
+                    found.append(float(turn.loss(dataset, [0, 1], DrawSeed(1), 0).mean))
+            with torch.no_grad():
+                parameter.add_(direction, alpha=1e-6)
+            stated = float((gradient * direction).sum())
+            assert (found[0] - found[1]) / 2e-6 == pytest.approx(stated, rel=1e-3, abs=1e-6), name
 
 
 def test_both_networks_step_and_a_resumed_run_has_the_same_losses(

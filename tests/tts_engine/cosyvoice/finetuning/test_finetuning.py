@@ -1,6 +1,7 @@
 """A bundle is trained on recordings, evaluated, exported, and speaks with the voice by its name."""
 
 import asyncio
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +22,10 @@ from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
 from vivavoce.models.cosyvoice.training import bundle_parts  # noqa: E402
 from vivavoce.models.cosyvoice.training.loop.metrics import read_metrics  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.finetuning.evaluation import (  # noqa: E402
+    AT_ONCE,
+    PROMPTED,
     SOURCES,
+    STREAMED,
     SourceFigures,
     choose_checkpoint,
     count_wrong_words,
@@ -67,8 +71,10 @@ PARTS = {"lm": 2, "flow": 2, "vocoder": 1}  # epochs
 
 
 def test_runs_of_all_parts_become_a_bundle_that_speaks(
-    v2_folder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    write_recordings(tmp_path / "recordings", 6)
+    data = prepare(tmp_path / "recordings", folder, tmp_path / "data").dataset
     small = partial(bundle_parts.VocoderPart, widths=WIDTHS, crop_frames=12)
     monkeypatch.setattr(bundle_parts, "VocoderPart", small)
     finished = {
@@ -82,12 +88,13 @@ def test_runs_of_all_parts_become_a_bundle_that_speaks(
         assert rows[-1]["validation_loss"]
     runs = [open_run(tmp_path / part) for part in PARTS]
     assert export_runs(runs, tmp_path / "out", "anna") == ("anna",)
-    before, after = (open_bundle(folder) for folder in (v2_folder, tmp_path / "out"))
+    before, after = (open_bundle(one) for one in (folder, tmp_path / "out"))
     changed = {
         name: _changed(before.load(name), after.load(name)) for name in ("llm.pt", "flow.pt", "hift.pt")
     }
     assert all("proj" in key for key in changed["llm.pt"]) and changed["llm.pt"]
-    assert "decoder.estimator.final_proj.weight" in changed["flow.pt"]
+    last_layer = "final_proj" if after.version is CosyVoiceVersion.V2 else "proj_out"
+    assert f"decoder.estimator.{last_layer}.weight" in changed["flow.pt"]
     assert "conv_post.bias" in changed["hift.pt"]
     assert set(after.speakers()) == {"anna", "nobody"}
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
@@ -127,11 +134,16 @@ def test_the_checkpoint_is_chosen_by_what_it_says(v2_folder: Path, tmp_path: Pat
         choose=True,
         on_progress=lambda count, total: done.append((count, total)),
     )
+    assert found is not None
     assert set(found.by_checkpoint) == {path.name for path in (tmp_path / "run/checkpoints").iterdir()}
     assert [one.source for one in found.figures] == list(SOURCES)
     assert all(one.wrong_percent == pytest.approx(100 * 2 / 3) for one in found.figures)
     assert found.figures[0].similarity > 0.99  # the recording is the speaker's own
     assert done[-1][0] == done[-1][1]
+    speech = {one.source: one.samples for one in found.spoken}
+    assert len(speech[STREAMED]) == len(speech[AT_ONCE])  # the same speech ids
+    assert not np.array_equal(speech[STREAMED], speech[AT_ONCE])
+    assert not np.array_equal(speech[STREAMED], speech[PROMPTED])
     assert open_run(tmp_path / "run").checkpoint.name == found.checkpoint
 
 
@@ -192,11 +204,59 @@ def test_the_vocoder_is_not_trained_in_bfloat16() -> None:
         TrainingChoices("vocoder", bf16=True).settings()
 
 
+def test_a_killed_export_leaves_no_folder_that_is_refused(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(data, None, tmp_path / "run", TrainingChoices("lm", max_steps=1, **CHOICES))
+    run, out = open_run(tmp_path / "run"), tmp_path / "out"
+
+    def fail(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:  # a killed process does not tidy up
+        killed.setattr(bundle_parts, "write_weights", fail)
+        killed.setattr(shutil, "rmtree", lambda *arguments, **options: None)
+        with pytest.raises(KeyboardInterrupt):
+            export_runs([run], out)
+    assert not out.exists() and (half := [*tmp_path.glob("out*")])
+    out.mkdir()
+    export_runs([run], out)
+    assert open_bundle(out).speakers() and not half[0].exists()
+
+
+def test_the_licence_and_the_card_of_the_base_are_carried_over(
+    v2_folder: Path, data: Path, tmp_path: Path
+) -> None:
+    base, out = tmp_path / "base", tmp_path / "out"
+    shutil.copytree(v2_folder, base)
+    texts = {"LICENSE": "Permission is granted.", "NOTICE.txt": "By its makers.", "README.md": "# Base"}
+    for name, text in texts.items():
+        (base / name).write_text(text, "utf-8")
+    train(data, base, tmp_path / "run", TrainingChoices("lm", max_steps=1, **CHOICES))
+    export_runs([open_run(tmp_path / "run")], out)
+    found = {name: (out / name).read_text("utf-8") for name in ("LICENSE", "NOTICE.txt", "BASE_README.md")}
+    assert [*found.values()] == [*texts.values()]
+    card = (out / "README.md").read_text("utf-8")
+    assert "Licence: that of base (LICENSE, NOTICE.txt; BASE_README.md is its own card)." in card
+
+
+def test_what_a_processor_emulates_is_said_once(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
+    notices: list[str] = []
+    choices = TrainingChoices("lm", bf16=True, max_steps=2, **CHOICES)
+    finished = train(data, None, tmp_path / "run", choices, device="cpu", on_notice=notices.append)
+    assert finished.place.step == 2
+    assert len(notices) == 1 and "emulates bfloat16" in notices[0]
+
+
 def test_runs_that_do_not_belong_together_are_refused(data: Path, tmp_path: Path) -> None:
     train(data, None, tmp_path / "run", TrainingChoices("lm", max_steps=1, **CHOICES))
     run = open_run(tmp_path / "run")
     with pytest.raises(BadRequest, match="same part"):
         export_runs([run, run], tmp_path / "out")
+    assert not list(tmp_path.glob("out*"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
     with pytest.raises(BadRequest, match="not empty"):

@@ -15,7 +15,7 @@ def put(folder: Path, **files: str) -> None:
     for name, content in files.items():
         path = folder / name.replace("__", "/").replace("_dot_", ".")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, "utf-8")
+        path.write_text(content, "utf-8", newline="")
 
 
 def found(folder: Path) -> dict[str, tuple[str, str]]:
@@ -38,6 +38,19 @@ def test_ljspeech(tmp_path: Path) -> None:
 def test_an_audiofolder_of_hugging_face(tmp_path: Path) -> None:
     put(tmp_path, data__x_dot_mp3="", metadata_dot_csv='file_name,transcription\ndata/x.mp3,"Yes, it is"\n')
     assert found(tmp_path) == {"data/x.mp3": ("Yes, it is", "speaker")}
+
+
+def test_an_audiofolder_of_hugging_face_with_its_splits(tmp_path: Path) -> None:
+    header = "file_name,text\r\n"
+    put(tmp_path, train__a_dot_wav="", train__sub__b_dot_wav="", test__a_dot_wav="")
+    put(tmp_path, train__metadata_dot_csv=f'{header}a.wav,"One\r\n""two""\nthree"\r\nsub/b.wav,Four\r\n')
+    put(tmp_path, test__metadata_dot_csv=f"{header}a.wav,Five\r\n")
+    assert found(tmp_path) == {
+        "train/a.wav": ('One "two" three', "speaker"),
+        "train/sub/b.wav": ("Four", "speaker"),
+        "test/a.wav": ("Five", "speaker"),
+    }
+    assert find_recordings(tmp_path).unusable == {}
 
 
 def test_json_lines(tmp_path: Path) -> None:
