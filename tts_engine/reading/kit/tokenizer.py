@@ -243,8 +243,10 @@ def _read_token(scan: ScanState, at: int, grammar: Grammar) -> int:
         rules = grammar.small_letters
     else:
         rules = grammar.digits if character.isdigit() else grammar.symbols
-    end = _apply_first_match(scan, (*rules, grammar.word), at)
-    return at + 1 if end is None else end
+    for tried in (rules, (grammar.word,)):
+        if (end := _apply_first_match(scan, tried, at)) is not None:
+            return end
+    return at + 1
 
 
 def _read_pronounced(scan: ScanState, found: PronouncedRange, grammar: Grammar) -> int:
