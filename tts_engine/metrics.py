@@ -58,6 +58,29 @@ class Metrics:
         self.refusals = Counter(
             "vivavoce_refusals", "Calls and streams refused at once.", ["reason"], registry=registry
         )
+        self.unread_characters = Counter(
+            "vivavoce_unread_characters",
+            "Letters left out because the voice cannot read their script.",
+            registry=registry,
+        )
+        self.recording_failures = Counter(
+            "vivavoce_recording_failures",
+            "Recordings of calls that could not be written to their end.",
+            registry=registry,
+        )
+        self.failures = Counter("vivavoce_stream_failures", "Streams ended by an error.", registry=registry)
+        self._add_speech(registry)
+        self._add_load(registry)
+        self._add_requests(registry)
+
+    @property
+    def rendered_s(self) -> float:
+        """Seconds of speech rendered so far: the value of ``audio_seconds``."""
+        (metric,) = self.audio_seconds.collect()
+        return next(sample.value for sample in metric.samples if sample.name.endswith("_total"))
+
+    def _add_speech(self, registry: CollectorRegistry) -> None:
+        """Add the metrics of how much speech was made."""
         self.audio_seconds = Counter(
             "vivavoce_audio_seconds", "Seconds of speech rendered.", registry=registry
         )
@@ -71,25 +94,6 @@ class Metrics:
             "Of these, seconds of lines that were read from the folder of kept speech.",
             registry=registry,
         )
-        self.unread_characters = Counter(
-            "vivavoce_unread_characters",
-            "Letters left out because the voice cannot read their script.",
-            registry=registry,
-        )
-        self.recording_failures = Counter(
-            "vivavoce_recording_failures",
-            "Recordings of calls that could not be written to their end.",
-            registry=registry,
-        )
-        self.failures = Counter("vivavoce_stream_failures", "Streams ended by an error.", registry=registry)
-        self._add_load(registry)
-        self._add_requests(registry)
-
-    @property
-    def rendered_s(self) -> float:
-        """Seconds of speech rendered so far: the value of ``audio_seconds``."""
-        (metric,) = self.audio_seconds.collect()
-        return next(sample.value for sample in metric.samples if sample.name.endswith("_total"))
 
     def _add_load(self, registry: CollectorRegistry) -> None:
         """Add the metrics of how many calls and streams are open."""
