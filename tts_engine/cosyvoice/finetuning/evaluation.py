@@ -24,6 +24,7 @@ from ....models.cosyvoice.front_end.voice_encoder import VoiceEncoder
 from ....models.cosyvoice.training.dataset import TrainingDataset, UtteranceEntry
 from ....models.devices.execution import Executor
 from ....models.signal.recording_resampler import resample
+from ....models.whole_files import written_whole
 from ...chunk import SAMPLE_RATE
 from ...engine import Engine
 from ...reading.multilingual_clause_normalizer import LanguageGrammars
@@ -71,10 +72,8 @@ class SpokenFolder:
     def write(self, key: str, pcm: Pcm) -> None:
         """Keep samples, whole or not at all. Raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        partial = self._path(key).with_suffix(".partial")
-        with partial.open("wb") as file:
+        with written_whole(self._path(key)) as unfinished, unfinished.open("wb") as file:
             np.save(file, pcm)
-        partial.replace(self._path(key))
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{sha256(key.encode()).hexdigest()[:16]}.npy"
