@@ -266,7 +266,9 @@ class SipCallServer:
 
     def _local(self, flow: SipFlow) -> tuple[str, int]:
         # Without a port of ours for TLS, a trunk reaches us by the connection that we made.
-        port = (self.sockets.tls_port if flow.transport == "tls" else 0) or self.sockets.port
+        port = self.sockets.port
+        if flow.transport == "tls" and self.sockets.tls_port:
+            port = self.sockets.tls_port
         return self._public_host or local_host(self._host, flow.host), port
 
     def _wake(self, at: float) -> None:
