@@ -17,12 +17,12 @@ from . import (
     codes,
     courses,
     dates,
-    masked_numbers,
+    slashed_words,
     vocabulary,
     weekdays,
     words,
 )
-from .quantities import amounts, money, number_pairs, plural_numbers, sizes, slashes, units
+from .quantities import amounts, masked_numbers, money, number_pairs, plural_numbers, sizes, slashes, units
 from .quantities import number_words as numbers
 from .spelling import CALL_WORDS_ROW, ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
 from .word_context import note_english_word, read_as
@@ -282,13 +282,14 @@ _SYMBOL_RULES = (
     *units.SYMBOL_RULES,
     *number_pairs.SYMBOL_RULES,
     *slashes.SYMBOL_RULES,
+    *slashed_words.SYMBOL_RULES,
     *sizes.SYMBOL_RULES,
     *amounts.SYMBOL_RULES,
     *_MARK_RULES,
 )
 _LETTER_RULES = (
     *words.ADDRESS_RULES,
-    *slashes.LETTER_RULES,
+    *slashed_words.LETTER_RULES,
     *money.LETTER_RULES,
     *units.LETTER_RULES,
     *amounts.LETTER_RULES,

@@ -1,6 +1,6 @@
-"""Rules of the slash: fractions, scores, steps, dates without a year, spans of years, alternatives.
+"""Rules of the slash beside numbers: fractions, scores, steps, dates without a year, spans of years, prices.
 
-Between two words or times a slash is read as "or", and between the years of a season as "to".
+Between two times a slash is read as "or", and between the years of a season as "to".
 Source: GOV.UK style guide A to Z, which writes "or" for the slash and "to" in spans of years.
 """
 
@@ -27,10 +27,7 @@ _OFFERS = re.compile(
     r"\b(?:offer|coupon|promo\w*|quote|sale|trial|discount|deal|session|voucher|reservation|hold|code|link)s?\b",
     re.IGNORECASE,
 )
-_WORD_BEHIND = re.compile(r"([^\s/]+) ?\Z")
 _ONE_OF_MONEY_AHEAD = re.compile(r"/[$£€¥]1(?![\d.,])")
-_TOKEN_BEHIND = re.compile(r"[^\s()\"',;]{0,80}\Z")
-_TOKEN = re.compile(r"[^\s()\"',;]{0,80}")
 # The other end of "15/08–14/09".
 _RANGE_END_AHEAD = re.compile(r" ?(?:[-–]|to) ?(\d{1,2})/(\d{1,2})(?![\w/])")
 _RANGE_START_BEHIND = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2}) ?(?:[-–]|to) ?\Z")
@@ -50,19 +47,9 @@ _TIME_AHEAD = re.compile(
     r"\d{1,3} ?(?:h|hrs?|hours?|days?|d|wks?|weeks?|mo|mos|mths?|months?|yrs?|years?|min|mins)\b"
 )
 _VALID_BEHIND = re.compile(r"\b(?:valid|good|card|expir\w*)\b", re.IGNORECASE)
-_ACCOUNT_BEHIND = PatternBehind(r"\b(?:bank|savings|current|checking|salary|joint) \Z", re.IGNORECASE)
-_ACCOUNT_AHEAD = re.compile(r" (?:no|number|ending|holder|balance|name)\b| #?\d")
 _HALF_NOUN_AHEAD = re.compile(rf"[ -](?:{any_of(vocabulary.NOUNS_AFTER_HALF)})\b")
 _HOUR_AHEAD = re.compile(r"[ -]?h(?:ou)?rs?\b")
 _STOP_BEFORE_WORD = re.compile(r"\. [a-z]")
-_NAME_BEHIND = re.compile(r"\b(?:an?|the) [A-Z][A-Za-z]+\Z")
-_NAME_AND_NOUN_AHEAD = re.compile(
-    r"[A-Z][A-Za-z]+ (?:report|poll|survey|study|merger|deal|partnership|alliance|film)\b"
-)
-_SHELL_BEHIND = PatternBehind(r"\b(?:kubectl|docker|git|npm|helm|cd|ls|cat|cp|mv|rm|vim) [^.;!?]{0,60}\Z")
-_FILE_NAME = re.compile(
-    r"_|/[\w-]{2,}\.[a-z]|\A(?:feat|feature|fix|bugfix|hotfix|chore|refactor|origin|upstream|src|pkg|localhost)/"
-)
 # Of an inch, or after a whole number.
 _FRACTIONS = numbers.FRACTIONS | {
     10: "tenth",
@@ -79,10 +66,8 @@ _MANY_AHEAD = re.compile(r"/[\d,]{1,9}[kKM]? [a-z]{3}")
 _FEW_BEHIND = re.compile(r"(?<![\w.,$£€])\d{1,2}\Z")  # "3/$10"
 _SIZE_OF_MEMORY_BEHIND = re.compile(r"\d ?[GTM]B\Z")  # "16GB/512GB"
 _SIZE_OF_MEMORY_AHEAD = re.compile(r"/\d{1,4} ?[GTM]B\b")
-_MAX_WORD_CHARACTERS = 40  # of the word before a slash
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
 _ARTICLE_AHEAD = re.compile(r" an? [a-z]")
-_PATH_MARKS = {"/": "slash", ".": "dot", "_": "underscore"}
 # Points, rebounds and assists; kills, deaths and assists. "We had 31/8/11" alone is a date.
 _SCORE_LINE_BEHIND = PatternBehind(
     r"\b(?:(?:score|stat|box)[ -]?(?:line|score)s?|h(?:is|er) line|stats|k/?d/?a|averag(?:ed|ing|es?)"
@@ -423,87 +408,6 @@ def _read_slash_before_time(scan: ScanState, match: re.Match[str]) -> int | None
     return match.end()
 
 
-def _read_slash_between_words(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the slash of "he/she" as "or"; a path keeps its slashes, and "TCP/IP" needs no word."""
-    behind = _WORD_BEHIND.search(scan.view, max(0, match.start() - _MAX_WORD_CHARACTERS), match.start())
-    if behind is None:
-        return None
-    left, right = behind.group(1).strip("\"'(.").lower(), scan.next_word(match.end()).lower()
-    pair = f"{left}/{right}"
-    if not left[-1:].isalpha() or not right:
-        return None
-    if left in vocabulary.WEEKDAY_NAMES:
-        scan.punctuate(",")
-    elif _is_in_path(scan, match.start()) or _joins_names(scan, match):
-        scan.emit("slash", match.start(), match.end())
-    elif not (
-        pair in vocabulary.JOINED_PAIRS
-        or len(left) == len(right) == 1
-        or {left, right} & {"and", "or"}
-        or (len(left) == len(right) == 3 and {left.upper(), right.upper()} & vocabulary.CURRENCIES.keys())
-    ):
-        scan.emit("or", match.start(), match.end())
-        note_english_word(scan.context, "or")
-    return match.end()
-
-
-def _joins_names(scan: ScanState, match: re.Match[str]) -> bool:
-    """Whether a slash joins two names before a noun: "a BBC/Reuters report"."""
-    behind = _NAME_BEHIND.search(scan.view, max(0, match.start() - 30), match.start())
-    return bool(behind and _NAME_AND_NOUN_AHEAD.match(scan.view, match.end()))
-
-
-def _is_in_path(scan: ScanState, at: int) -> bool:
-    """Whether the slash at ``at`` is part of a path: three slashes, a file type or an underscore show it."""
-    behind = _TOKEN_BEHIND.search(scan.view, max(0, at - 80), at)
-    ahead = _TOKEN.match(scan.view, at)
-    if _SHELL_BEHIND.search(scan.view, at):
-        return True
-    token = (behind.group() if behind else "") + (ahead.group() if ahead else "")
-    return token.count("/") > 2 or bool(_FILE_NAME.search(token))
-
-
-def _read_path(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "/help" and "/settings/profile"."""
-    if match.start() and scan.view[match.start() - 1] not in " (\"'":
-        return None
-    for part in re.finditer(r"[^\W\d_]+|\d+|[/._]", match.group()):
-        start, stop = match.start() + part.start(), match.start() + part.end()
-        if part.group() in _PATH_MARKS:
-            scan.emit(_PATH_MARKS[part.group()], start, stop)
-        elif part.group().isdigit():
-            scan.emit(amount_words(part.group()), start, stop)
-        else:
-            ENGLISH_SPELLER.read_address_word(scan, start, stop)
-    note_english_word(scan.context, "path")
-    return match.end()
-
-
-def _read_path_with_query(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "/api/orders?id=88"."""
-    if match.start() and scan.view[match.start() - 1] not in " (\"'`":
-        return None
-    return ENGLISH_SPELLER.read_address(scan, match)
-
-
-def _read_slash_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "w/", "c/o" or "N/A"; "a/c" is an account or air conditioning."""
-    word = vocabulary.SLASH_ABBREVIATIONS[match.group().lower()]
-    before_account = _ACCOUNT_AHEAD.match(scan.view, match.end())
-    if word == "A C" and (before_account or _ACCOUNT_BEHIND.search(scan.view, match.start())):
-        word = "account"
-    scan.emit(word, match.start(), match.end())
-    note_english_word(scan.context, word)
-    return match.end()
-
-
-_SLASH_ABBREVIATION = any_of(vocabulary.SLASH_ABBREVIATIONS)
-LETTER_RULES = compile_rules(
-    (
-        rf"(?=[A-Za-z]/)(?:(?i:{_SLASH_ABBREVIATION})(?<=/)(?!\w)|(?i:{_SLASH_ABBREVIATION})(?<!/)(?![\w/]))",
-        _read_slash_abbreviation,
-    ),
-)
 DIGIT_RULES = compile_rules(
     (r"(\d{1,3}) +(\d{1,2})/(\d{1,2})(?![\w/])", _read_mixed_fraction),
     (r"(\d{1,2})-(\d{1,2})/(2|3|4|8|16|32)(?![\w/-])", _read_mixed_fraction),
@@ -517,13 +421,4 @@ DIGIT_RULES = compile_rules(
     (r"((?:19|20)\d\d)/(\d{3,4})(?![\w/-])", _read_number_of_act),
 )
 SCORE_LINE_RULES = compile_rules((r"(\d{1,2})/(\d{1,2})/(\d{1,2})(?![\w/]|\.\d)", _read_score_line))
-SYMBOL_RULES = compile_rules(
-    (r"/(?=[$£€]?\d)", _read_slash_before_number),
-    (r"/(?:[\w.-]{1,40}/){0,12}[\w.-]{0,40}\?[\w.-]{1,40}=[\w=&%.+-]{1,120}", _read_path_with_query),
-    (rf"/(?:{any_of(vocabulary.FOLDERS)})(?:/(?:[\w-]|\.(?=\w)){{1,60}}){{1,12}}(?![\w/])", _read_path),
-    (
-        r"/(?:[a-z][a-z-]*|v\d{1,2}(?=/))(?:/(?:[a-z][a-z-]*|v\d{1,2}(?=/)|\d{1,12}))*(?![\w/]|\.\w)",
-        _read_path,
-    ),
-    (r" ?/ ?(?=[^\W\d])", _read_slash_between_words),
-)
+SYMBOL_RULES = compile_rules((r"/(?=[$£€]?\d)", _read_slash_before_number))

@@ -2,9 +2,9 @@
 
 import re
 
-from ...kit.tokenizer import ScanState, compile_rules
-from .codes import is_counted
-from .spelling import ENGLISH_SPELLER
+from ....kit.tokenizer import ScanState, compile_rules
+from ..codes import is_counted
+from ..spelling import ENGLISH_SPELLER
 
 _CARD_BEHIND = re.compile(
     r"\b(?:ending(?: in)?|ends in|card|acct\.?|account|visa|mastercard|amex|discover|checking|savings|debit)"
