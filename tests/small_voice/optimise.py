@@ -6,7 +6,8 @@ takes the same steps. A checkpoint is written every minute, beside a line of the
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +15,10 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from vivavoce.models.cosyvoice.training.bundle_parts import bf16_notice
 
 _LOG_EVERY = 50
 _AVERAGE = 0.998  # of the averaged weights, what a step keeps
@@ -43,6 +47,7 @@ class Schedule:
     clip: float = 1.0
     betas: tuple[float, float] = (0.9, 0.98)
     decay: float = 0.01
+    bf16: bool = False  # products in bfloat16, where the processor computes in it
     checkpoint_every_s: float = 60.0
 
     def rate_at(self, step: int) -> float:
@@ -65,13 +70,15 @@ def optimise(task: Task, schedule: Schedule, checkpoint: Path, seed: int) -> dic
         parameters.values(), schedule.rate, schedule.betas, weight_decay=schedule.decay, fused=True
     )
     first = _resume(checkpoint, network, average, optimizer)
+    in_bf16 = schedule.bf16 and bf16_notice(torch.device("cpu")) is None
     written, recent = time.monotonic(), list[Losses]()
     for step in range(first, schedule.steps):
         for group in optimizer.param_groups:
             group["lr"] = schedule.rate_at(step)
         # Also of the random numbers that torch draws in the step.
         torch.manual_seed(seed * 1_000_003 + step)
-        losses = task.losses(np.random.default_rng([seed, step]), step / schedule.steps)
+        with _products_in_bf16() if in_bf16 else nullcontext():
+            losses = task.losses(np.random.default_rng([seed, step]), step / schedule.steps)
         optimizer.zero_grad(set_to_none=True)
         torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
         norm = torch.nn.utils.clip_grad_norm_(parameters.values(), schedule.clip)
@@ -97,6 +104,13 @@ def optimise(task: Task, schedule: Schedule, checkpoint: Path, seed: int) -> dic
             _save(checkpoint, state)
             written = time.monotonic()
     return average
+
+
+@contextmanager
+def _products_in_bf16() -> Iterator[None]:
+    """Products in bfloat16; attention unfused, as the gradient of the fused one is slow for narrow heads."""
+    with torch.autocast("cpu", torch.bfloat16), sdpa_kernel(SDPBackend.MATH):
+        yield
 
 
 def _print_means(title: str, recent: Sequence[Losses]) -> None:
