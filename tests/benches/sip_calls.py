@@ -1,14 +1,18 @@
-"""Calls over SIP against RTP and AudioSocket, all speaking: ``PYTHONPATH=tests python -m benches.sip_calls``.
+"""Calls over SIP against other ways, all speaking: ``PYTHONPATH=tests python -m benches.sip_calls``.
 
 A gateway in a process of its own speaks a text over and over on every call; phones in this process begin
-calls at a rate. Printed are, for each way, the time from the INVITE (the request of the API, the connection)
-to the answer and the first audible packet, how much later than over AudioSocket that is, calls that failed,
-gaps between packets over 60 ms, and the processor time of the gateway and its media processes.
+calls at a rate. Over ARI they call a simulated Asterisk in this process, whose external media is RTP. Printed
+are, for each way, the time from the INVITE (the request of the API, the connection, the caller's entry into
+the application) to the answer (the bridge of caller and media) and the first audible packet, how much later
+than over AudioSocket that is, calls that failed, gaps between packets over 60 ms, and the processor time of
+the gateway and its media processes; at the end, the processor time over SIP as a multiple of the others.
 """
 
 import argparse
 import asyncio
 import json
+import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,10 +23,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 import httpx
 import numpy as np
 
+from shared.calls.simulated_ari import PASSWORD, SimulatedAri, simulated_ari
 from shared.sip.network import RecordingListener
 from shared.sip.phone import SipTestPhone, sip_phone
 from vivavoce.adapters.audio.codecs import ulaw_decode
@@ -60,14 +66,39 @@ class PacketTimes:
                 self.audible_at = now
 
 
-class RtpEar(asyncio.DatagramProtocol):
+class RtpEar:
     """Receives the RTP of a call."""
 
     def __init__(self) -> None:
         self.times = PacketTimes()
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._socket.bind(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._socket.getsockname()
+        asyncio.get_running_loop().add_reader(self._socket, self._receive)
 
-    def datagram_received(self, data: bytes, addr: object) -> None:
-        self.times.take(ulaw_decode(data[12:]))
+    def close(self) -> None:
+        """Receive no more."""
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._socket.close()
+
+    def _receive(self) -> None:
+        self.times.take(ulaw_decode(self._socket.recv(2048)[12:]))
+
+
+class EarMedia:
+    """External media of the simulated Asterisk over RTP: an ear instead of a phone with two threads."""
+
+    def __init__(self, host: str) -> None:
+        self.phone = RtpEar()
+
+    async def wait_ended(self) -> None:
+        """Wait forever: RTP does not say that it has ended."""
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """Receive no more."""
+        self.phone.close()
 
 
 class AudioSocketEar(asyncio.Protocol):
@@ -113,15 +144,18 @@ class WayResult:
 
 
 class Gateway:
-    """A gateway in a process of its own."""
+    """A gateway in a process of its own, which answers the callers of a simulated Asterisk too."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ari: SimulatedAri) -> None:
+        self.ari = ari
         script = folder / "script.txt"
         script.write_text(TEXT, encoding="utf-8")
         flags = f"--agent loop:{script} --http-port 0 --audiosocket-port 0 --sip --sip-port 0"
+        flags += f" --ari-url {ari.url} --ari-media rtp"
         self._process = subprocess.Popen(
             [sys.executable, "-c", _CODE, "serve", *flags.split()],
             stdout=subprocess.PIPE, stderr=(folder / "log").open("w"), text=True,
+            env=os.environ | {"VIVAVOCE_ARI_PASSWORD": PASSWORD},
         )  # fmt: skip
         assert self._process.stdout is not None
         ready = self._process.stdout.readline()
@@ -176,20 +210,35 @@ async def _audiosocket_call(gateway: Gateway) -> tuple[CallEnd, PacketTimes]:
     return transport.close, ear.times
 
 
+async def _ari_call(ari: SimulatedAri) -> tuple[CallEnd, PacketTimes]:
+    """Let a caller enter the application; raises ConnectionError if the gateway sends it away."""
+    channel = await ari.ring(f"1700.{uuid.uuid4()}")
+    async with asyncio.timeout(20):
+        while not (bridged := [one for one in ari.bridges.values() if channel.id in one]):
+            if channel.id not in ari.channels:
+                raise ConnectionError("the gateway did not connect the caller")
+            await asyncio.sleep(0.001)
+    _, media_channel = bridged[0]
+    media = ari.channels[media_channel].media
+    assert isinstance(media, EarMedia)
+    return lambda: ari.caller_hangs_up(channel), media.phone.times
+
+
 async def measure(way: str, calls: int, rate: float, seconds: float, gateway: Gateway) -> WayResult:
     """Begin calls at a rate, let all speak, and end them."""
     result = WayResult()
-    loop = asyncio.get_running_loop()
     heard: list[PacketTimes] = []
     ends: list[CallEnd] = []
 
     async def one(phone: SipTestPhone, client: httpx.AsyncClient) -> None:
-        transport, ear = await loop.create_datagram_endpoint(RtpEar, local_addr=("127.0.0.1", 0))
-        port, times = transport.get_extra_info("sockname")[1], ear.times
+        ear = RtpEar()
+        port, times = ear.address[1], ear.times
         begun, why = time.monotonic(), ""
         try:
             if way == "audiosocket":
                 end, times = await _audiosocket_call(gateway)
+            elif way == "ari":
+                end, times = await _ari_call(gateway.ari)
             elif way == "sip":
                 end, why = await _sip_call(phone, gateway, port)
             else:
@@ -224,6 +273,21 @@ async def measure(way: str, calls: int, rate: float, seconds: float, gateway: Ga
     return result
 
 
+async def measure_way(way: str, options: argparse.Namespace) -> WayResult:
+    """Measure a way with a gateway of its own: one call, which is printed, then many."""
+    with tempfile.TemporaryDirectory() as folder, patch("shared.calls.simulated_ari.RtpMedia", EarMedia):
+        async with simulated_ari() as ari:
+            gateway = await asyncio.to_thread(Gateway, Path(folder), ari)
+            try:
+                while not ari.sockets:
+                    await asyncio.sleep(0.01)
+                one = await measure(way, 1, 1, 3, gateway)
+                print(one.line(f"{way} 1"), flush=True)
+                return await measure(way, options.calls, options.rate, options.seconds, gateway)
+            finally:
+                await asyncio.to_thread(gateway.close)
+
+
 def main() -> None:
     """Measure each way, and print them."""
     parser = argparse.ArgumentParser()
@@ -231,16 +295,10 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=20.0)
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args()
-    audible = 0.0
-    for way in ("audiosocket", "rtp", "sip"):
-        with tempfile.TemporaryDirectory() as folder:
-            gateway = Gateway(Path(folder))
-            try:
-                one = asyncio.run(measure(way, 1, 1, 3, gateway))
-                print(one.line(f"{way} 1"), flush=True)
-                many = asyncio.run(measure(way, options.calls, options.rate, options.seconds, gateway))
-            finally:
-                gateway.close()
+    audible, cpu = 0.0, dict[str, float]()
+    for way in ("audiosocket", "rtp", "ari", "sip"):
+        many = asyncio.run(measure_way(way, options))
+        cpu[way] = many.cpu
         print(many.line(way), flush=True)
         if many.audible:
             median = float(np.median(many.audible))
@@ -251,6 +309,8 @@ def main() -> None:
                 {"way": way, "calls": options.calls, "failed": many.failures.total(), "gaps": many.gaps}
             )
         )
+    ratios = ", ".join(f"{cpu['sip'] / used:.2f} of {way}" for way, used in cpu.items() if way != "sip")
+    print(f"sip: processor time {ratios}")
 
 
 if __name__ == "__main__":
