@@ -1,5 +1,7 @@
 """The recipe of the small voice on a handful of sentences: what is learned from, and what is written."""
 
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from small_voice import bundle, flow, language_model, vocoder, words, world  # noqa: E402
-from small_voice.__main__ import Workplace, begin_from, make_part, pack  # noqa: E402
+from small_voice.__main__ import pack  # noqa: E402
 from small_voice.optimise import Losses, Schedule, optimise  # noqa: E402
+from small_voice.recipe import Workplace, begin_from, make_part  # noqa: E402
 from small_voice.sizes import LANGUAGE_MODEL  # noqa: E402
 from small_voice.sounds import CODEBOOK_SIZE, Codebook, audible_sounds  # noqa: E402
 from small_voice.speech_tokenizer import SpeechTokenizer, codebook_of, to_onnx  # noqa: E402
@@ -177,6 +180,12 @@ def test_the_checkpoints_of_a_run_are_packed_as_a_bundle(
     with pytest.raises(ValueError, match="at most 5 are allowed"):
         pack(place.folder, tmp_path / "again")
     assert not (tmp_path / "again").exists()
+
+
+def test_the_command_makes_a_bundle_from_nothing(tmp_path: Path) -> None:
+    options = [str(tmp_path), "--sentences", "100", "--steps", "1"]
+    subprocess.run([sys.executable, "-m", "small_voice", *options], check=True)
+    load_networks(open_bundle(tmp_path / "bundle"))
 
 
 def test_a_run_goes_on_from_a_packed_bundle(tmp_path: Path) -> None:

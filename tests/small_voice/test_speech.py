@@ -30,8 +30,8 @@ from benches.word_errors import (  # noqa: E402
 )
 from shared.calls.call_server import call_server, until, words  # noqa: E402
 from small_voice import world  # noqa: E402
-from small_voice.__main__ import SEED, SENTENCES  # noqa: E402
 from small_voice.listen import unseen_sentences, words_wrong  # noqa: E402
+from small_voice.recipe import SEED, SENTENCES  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle  # noqa: E402
 from vivavoce.models.devices.execution import Precision  # noqa: E402
