@@ -21,6 +21,7 @@ from vivavoce.models.cosyvoice.training.draws import DrawSeed, draw_flow
 from vivavoce.models.cosyvoice.training.flow_loss import FlowBatch, flow_loss
 
 _CROP, _ROWS = 75, 12  # ids, crops of a batch; three blocks of attention
+_STREAMED_SHARE = 0.75  # of the batches; the others attend to all frames, as a sentence at once does
 
 
 def new_network(seed: int, mels: Sequence[NDArray[np.float16]]) -> Flow:
@@ -61,8 +62,12 @@ class FlowTask:
         batch = self._batch(draw)
         frames = (FRAMES_PER_SPEECH_ID * batch.lengths).tolist()
         draws = draw_flow(DrawSeed(int(draw.integers(2**31))), 0, range(_ROWS), frames)
-        # As the bundle is rendered: always in blocks, and without a recording as a prompt.
-        draws = replace(draws, streaming=True, prompt_frames=torch.zeros_like(draws.prompt_frames))
+        # As the bundle is rendered: mostly in blocks, and without a recording as a prompt.
+        draws = replace(
+            draws,
+            streaming=bool(draw.random() < _STREAMED_SHARE),
+            prompt_frames=torch.zeros_like(draws.prompt_frames),
+        )
         velocity = flow_loss(self.network, batch, draws).mean
         assert self._encoded is not None
         is_real = torch.arange(batch.mel.shape[1]) < FRAMES_PER_SPEECH_ID * batch.lengths[:, None]
