@@ -39,6 +39,8 @@ from vivavoce.models.cosyvoice.networks import RenderNetworks, load_render_netwo
 from vivavoce.models.cosyvoice.onnx_graphs.export import export_bundle
 from vivavoce.models.devices.execution import Precision
 from vivavoce.models.devices.torch_devices import CPU
+from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
+from vivavoce.tts_engine.cosyvoice.finetuning.evaluation import AT_ONCE_POLICY
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 
@@ -127,6 +129,7 @@ def say_with_engine(
     bundle: Path,
     sentences: Sequence[str],
     *,
+    backend: CosyVoiceBackend | None = None,
     executor: str = "auto",
     precision: str = "fp32",
     pieces: str = r".+",
@@ -134,11 +137,15 @@ def say_with_engine(
 ) -> list[Float]:
     """Each sentence as a stream of the engine.
 
-    pieces: a pattern of what is pushed at a time. together: streams at once.
+    backend: of the bundle, in place of one that executor and precision choose. pieces: a pattern of what is
+    pushed at a time. together: streams at once.
     """
 
     async def say() -> list[Float]:
-        engine = await Engine.open(str(bundle), config=_ANY_LOAD, executor=executor, precision=precision)
+        if backend is not None:
+            engine = await Engine.open(backend=backend, config=_ANY_LOAD, warm_up=False)
+        else:
+            engine = await Engine.open(str(bundle), config=_ANY_LOAD, executor=executor, precision=precision)
         try:
             said: list[Float] = []
             for first in range(0, len(sentences), together):
@@ -162,10 +169,14 @@ async def _streamed(engine: Engine, pieces: Sequence[str]) -> Float:
 
 
 def speech_of_ways(bundle: Path, sentences: Sequence[str]) -> Iterator[tuple[str, list[Float]]]:
-    """Each way to speak a bundle, whose graphs are written for it, and the sentences as they are said."""
+    """Each way to speak a bundle, whose graphs are written for it, and the sentences as they are said.
+
+    The first is of torch, in one chunk that attends to all of itself; the others stream, by ONNX Runtime.
+    """
     for precision in (Precision.FP32, Precision.INT8):
         for _ in export_bundle(open_bundle(bundle), precision):
             pass
+    yield "at once", say_with_engine(bundle, sentences, backend=CosyVoiceBackend.load(bundle, AT_ONCE_POLICY))
     say = partial(say_with_engine, bundle, sentences, executor="onnxruntime")
     yield "whole text", say()
     yield "word by word", say(pieces=r"\S+\s*")
