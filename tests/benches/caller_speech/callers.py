@@ -153,12 +153,8 @@ def callers(sentences: Sequence[str] = CALLER_SENTENCES) -> list[CallerClip]:
             bundle, name = (joe, None) if voice == "joe" else (five, voice)
             for samples in asyncio.run(speak(str(bundle), sentences, name)):
                 clips.append(CallerClip(voice, samples, onset(samples)))
-    return sorted(clips, key=lambda clip: hash_of(clip.onset, len(clip.samples)))
-
-
-def hash_of(*numbers: int) -> int:
-    """A number that mixes voices and sentences, the same in each run."""
-    return sum(number * 2_654_435_761 for number in numbers) % 1_000_003
+    order = np.random.default_rng(1).permutation(len(clips))  # voices and sentences mixed, alike in each run
+    return [clips[place] for place in order]
 
 
 async def speak(bundle: str, texts: Sequence[str], voice: str | None = None) -> list[Samples]:
