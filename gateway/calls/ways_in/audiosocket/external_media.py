@@ -45,7 +45,6 @@ class AudioSocketExternalMedia:
                 caller.agent or self._server.agent,
                 caller.caller,
                 call_id=caller.call_id,
-                caller_sample_rate=self._sample_rate,
                 sample_rate=rate_for(self._sample_rate),  # wideband is wideband both ways
                 transfers=caller.transfers,
                 owner=caller.owner,
