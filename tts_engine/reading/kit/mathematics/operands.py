@@ -19,6 +19,7 @@ from .tree import (
 )
 
 _CLOSERS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
+_NUMBERED_LETTERS = "vVQHpP"  # of a version or a speed, a quarter, a half of a year, a percentile
 _FUNCTION_LETTERS = frozenset("fghFGPpu")  # before brackets, which hold an argument
 _VOWELS_OF_PRODUCTS = frozenset("eiouyEOUY")  # "ma" and "IR" are products, "of" and "is" are words
 
@@ -123,7 +124,7 @@ class OperandParser(FormulaCursor):
         after = self._peek()
         if after.kind == "number" and after.text.isdigit() and not self._tex:
             self._features.add("index")
-            if leaf.value in "vV":  # of a version or a speed
+            if leaf.value in _NUMBERED_LETTERS:
                 return FormulaRow((leaf, self._number(after)))
             return FormulaScript(leaf, self._number(after), None)
         primes: FormulaNode = leaf

@@ -64,6 +64,14 @@ def _read_rule_of_court(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_circuit(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "9th Cir." of a court, and the "2d Cir."."""
+    scan.emit(numbers.ordinal(int(match.group(1))), *match.span(1))
+    scan.emit("circuit", match.start(2), match.end())
+    note_english_word(scan.context, "circuit")
+    return match.end()
+
+
 def _read_reporter(scan: ScanState, match: re.Match[str]) -> int:
     """Read the "F.3d" of "550 F.3d 1023"."""
     scan.emit(_REPORTERS[match.group(1)], *match.span(1))
@@ -79,9 +87,14 @@ LETTER_RULES = (
     *compile_capital_rules(
         (rf"()({_BOOK})\.? {_VERSES}", _read_verses),
         (rf"(Fed\. ?)?R\. ?({any_of(_RULES_OF_COURT)})\. ?(?:P\. ?)?(?=\d)", _read_rule_of_court),
+        (r"Fed\. Cir\.", read_as("federal circuit")),
+        (r"(?<=D\.C\. )Cir\.", read_as("circuit")),
         (rf"({any_of(_REPORTERS)}) ?({any_of(_SERIES)})?(?= \d)", _read_reporter),
     ),
     *compile_rules((r"nn?\. ?(?=\d)", read_as("note"))),
     *compile_rules((r"(ff?)(?:\.(?! [A-Z])|(?![\w.'-]))", _read_following_pages)),
 )
-DIGIT_RULES = compile_rules((rf"([123]) ({_BOOK})\.? {_VERSES}", _read_verses))
+DIGIT_RULES = compile_rules(
+    (rf"([123]) ({_BOOK})\.? {_VERSES}", _read_verses),
+    (r"(\d{1,2})(?:st|nd|rd|th|d) (Cir\.)", _read_circuit),
+)

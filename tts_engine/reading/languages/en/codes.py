@@ -54,6 +54,7 @@ _CALLED = re.compile(
     re.IGNORECASE,
 )
 _TEXTED = PatternBehind(r"\b(?:[Tt]ext|TEXT|[Ss]end|SMS|[Rr]eply)\b[^.!?]{1,40} to \Z")
+_CHANGE_BEHIND = PatternBehind(r"(?:\A|[ (])\+(?:\d{1,4} [-–])?\Z")  # "PR #88 (+320 -41)"
 _SMALL_LETTER = re.compile(r"[a-z]")
 _MAC_ADDRESS = r"[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}(?!\w)"
 
@@ -204,6 +205,8 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
     if count < 4 and _QUEUE_AHEAD.match(scan.view, match.end()):
         return None
     if text in _TWO_DIGITS and context.previous_word in ("#", "number", "no", "nr", "num"):
+        return None
+    if count < 5 and _CHANGE_BEHIND.search(scan.view, match.start()):
         return None
     following = scan.next_word(match.end()).lower()
     if len(runs) == 1 and not text.startswith("0"):
@@ -395,7 +398,7 @@ FALLBACK_RULES = compile_rules(
     (_SLASHED_CODE, _read_slashed_code),
     # ZIP+4
     (r"\d{5}-\d{4}(?!\w)", read_code),
-    (r"\d+(?:-\d+){2,}(?![\w-])", read_code),
+    (r"\d+(?:-\d+){2,}(?![\w-])|\d(?:-\d){1,11}(?=-[#*](?!\w))", read_code),
     (r"\d{2,}(?:[ -]\d{2,})*(?:(?<=\d\d[ -]\d{6})[ -]\d)?(?![\w/%°]|[-–,.:]\w)", _read_announced_code),
     (r"[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )

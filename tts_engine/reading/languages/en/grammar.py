@@ -30,7 +30,8 @@ from .word_context import note_english_word, read_as
 _COMMAND_BEHIND = PatternBehind(
     r"(?:\A|[\s(])`[^`]{0,120}[ `]\Z"
     r"|\b(?:npm|npx|yarn|git|docker|pip|kubectl|curl|flag|option|cargo|ls|rm|cp|mv|mkdir|tar|grep|chmod"
-    r"|ssh|scp|sudo|make|python3?|node|psql|apt|brew|systemctl|journalctl|tail|ps|du|df)\b[^.;!?]{0,60} \Z"
+    r"|ssh|scp|sudo|make|python3?|node|psql|apt|brew|systemctl|journalctl|tail|ps|du|df)\b"
+    r"(?:[^.;!?]|\.(?=\w)){0,60} \Z"
 )
 _OPTION_BEHIND = PatternBehind(
     r"(?:\A|[ (])--?[a-z][\w-]{0,30},? (?:or |and )?\Z|\b(?:flags?|options?|switch) \Z"
@@ -53,6 +54,7 @@ _NOUN_BEFORE_HASH = re.compile(
     r"\b(?!(?i:press|dial|push|hit|enter|the|then|or|and|by|with|to)\b)[A-Za-z]+ \Z"
 )
 _NUMBER_AFTER_HASH = re.compile(r" [A-Z]{0,4}-?\d{2}|:")
+_REGULAR_EXPRESSION_BEHIND = PatternBehind(r"(?:[\^\\][^\s$]{1,60}|[}\])+*?])\Z")
 _COLOR_BEHIND = re.compile(r"\b(?:colou?r|shade|hex|background)s?\b", re.IGNORECASE)
 
 
@@ -213,6 +215,26 @@ def _read_plus_plus(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_repetition(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "{3}" of a regular expression."""
+    scan.emit("open brace", match.start(), match.start() + 1)
+    for part in re.finditer(r"\d+|,", match.group()):
+        start, stop = match.start() + part.start(), match.start() + part.end()
+        scan.emit("comma" if part.group() == "," else numbers.amount_words(part.group()), start, stop)
+    scan.emit("close brace", match.end() - 1, match.end())
+    note_english_word(scan.context, "brace")
+    return match.end()
+
+
+def _read_dollar_sign(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the sign at the end of a regular expression, and decline that of money."""
+    if not _REGULAR_EXPRESSION_BEHIND.search(scan.view, match.start()):
+        return None
+    scan.emit("dollar sign", *match.span())
+    note_english_word(scan.context, "sign")
+    return match.end()
+
+
 def _read_stars(scan: ScanState, match: re.Match[str]) -> int:
     """Read the sign of "a 4★ hotel" and "rated 4.5★"; without a number it is decoration."""
     if scan.context.after_number and len(match.group()) == 1:
@@ -267,6 +289,12 @@ _MARK_RULES = compile_rules(
     (r"(?<![\w/.])(?:~|\.{1,2})(?:/[\w.-]{1,60}){1,12}", _read_folder),
     (r"(?<=[ (`\"'])\.(?=[a-z]{2,16}(?![\w']))", _read_dot),
     (r"★+", _read_stars),
+    # Of regular expressions: "^\\d{3}$"
+    (r"\^(?=[^\s$]{1,60}\$(?![\w$]))", read_as("caret")),
+    (r"\\(?=[dDsSwWb](?![A-Za-z]))", read_as("backslash")),
+    (r"(?<=[\w\])])\{\d{1,3}(?:,\d{0,3})?\}", _read_repetition),
+    (r"(?<=[}\])+*?A-Za-z])\$(?=[ .,;:!?)\"'`]|\Z)", _read_dollar_sign),
+    (rf"~(?=(?:{any_of(vocabulary.WORDS_AFTER_ABOUT)})(?![\w'~]))", read_as("about")),
     (r"\(([a-z])\)(?![\w-])", _read_letter_in_brackets),
     *PUNCTUATION_ROWS,
     (any_of(vocabulary.SYMBOLS), _read_symbol),

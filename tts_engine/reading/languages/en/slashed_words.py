@@ -26,6 +26,8 @@ _SHELL_BEHIND = PatternBehind(r"\b(?:kubectl|docker|git|npm|helm|cd|ls|cat|cp|mv
 _FILE_NAME = re.compile(
     r"_|/[\w-]{2,}\.[a-z]|\A(?:feat|feature|fix|bugfix|hotfix|chore|refactor|origin|upstream|src|pkg|localhost)/"
 )
+_RETURNED_BEHIND = PatternBehind(r"\b(?:return|yield) \(?[A-Za-z] ?\Z")  # "return x/y"
+_COUNT_BEHIND = PatternBehind(r"\d ?[a-z]{2,12}\.? ?\Z")  # "2 min./side"
 _MAX_WORD_CHARACTERS = 40  # of the word before a slash
 _PATH_MARKS = {"/": "slash", ".": "dot", "_": "underscore"}
 
@@ -39,7 +41,10 @@ def _read_slash_between_words(scan: ScanState, match: re.Match[str]) -> int | No
     pair = f"{left}/{right}"
     if not left[-1:].isalpha() or not right:
         return None
-    if left in vocabulary.WEEKDAY_NAMES:
+    if right in vocabulary.NOUNS_AFTER_PER and _COUNT_BEHIND.search(scan.view, match.start()):
+        scan.emit("per", *match.span())
+        note_english_word(scan.context, "per")
+    elif left in vocabulary.WEEKDAY_NAMES:
         scan.punctuate(",")
     elif _is_in_path(scan, match.start()) or _joins_names(scan, match):
         scan.emit("slash", match.start(), match.end())
@@ -51,6 +56,15 @@ def _read_slash_between_words(scan: ScanState, match: re.Match[str]) -> int | No
     ):
         scan.emit("or", match.start(), match.end())
         note_english_word(scan.context, "or")
+    return match.end()
+
+
+def _read_division(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the slash of "return x/y"."""
+    if not _RETURNED_BEHIND.search(scan.view, match.start()):
+        return None
+    scan.emit("divided by", *match.span())
+    note_english_word(scan.context, "by")
     return match.end()
 
 
@@ -112,6 +126,7 @@ LETTER_RULES = compile_rules(
     ),
 )
 SYMBOL_RULES = compile_rules(
+    (r" ?/ ?(?=[A-Za-z\d](?!\w))", _read_division),
     (r"/(?:[\w.-]{1,40}/){0,12}[\w.-]{0,40}\?[\w.-]{1,40}=[\w=&%.+-]{1,120}", _read_path_with_query),
     (rf"/(?:{any_of(vocabulary.FOLDERS)})(?:/(?:[\w-]|\.(?=\w)){{1,60}}){{1,12}}(?![\w/])", _read_path),
     (

@@ -37,8 +37,11 @@ _LETTER_LIST = (
 )
 
 
-def _read_weekday(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "Tue" before a date or with a full stop."""
+def _read_weekday(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "Tue" before a date or with a full stop; "far from the Sun." is of the star."""
+    ends = match.end() > match.end(1) and not (scan.next_visible(match.end()) or " ").islower()
+    if match.group() == "Sun." and ends and scan.context.previous_word == "the":
+        return None
     name = vocabulary.WEEKDAY_NAMES[match.group(1).lower()]
     scan.emit(name, match.start(), match.end())
     note_english_word(scan.context, name)

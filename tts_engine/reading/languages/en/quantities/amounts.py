@@ -39,7 +39,7 @@ _REPLIES = frozenset(
 _STATUS_BEHIND = PatternBehind(
     r"\b(?:(?:return(?:ed|s|ing)?|(?:respond|answer|fail)(?:ed|s)? with|answer(?:ed|s)?|status|threw|throws?"
     r"|HTTP(?:/[123](?:\.\d)?)?)(?: an?)?|(?:got|gets?|gives?|gave|saw|sees?|hits?|receiv(?:ed|es?)) an?)"
-    r"(?: HTTP)? \Z",
+    r"(?: HTTP)? \Z|→ \Z|\b(?:WARN(?:ING)?|ERROR)\b[^.;!?]{0,30} \Z",
     re.IGNORECASE,
 )
 # "chmod 755", "kill -9 4312", "errno 111", "sshd[811]"
@@ -48,20 +48,24 @@ _TYPED_BEHIND = PatternBehind(
 )
 _BILL_BEHIND = PatternBehind(r"\b(?:H\.?B|S\.?B|A\.?B|H\.?R|NGC)\.? \Z")
 _COUNT_BEHIND = re.compile(r"\d [a-z]{3,12} \Z")
+_LINE_WORDS = frozenset(("line", "lines", "ln"))  # of a program
 _MIN_TYPED = 3  # digits
 # "hit the limit (429)"
 _BRACKETED_STATUS = re.compile(
     r"\b(?:error|limit|failed|failing|timeout|denied|rejected|throttled|blocked)[^.;!?]{0,12}\([45]\d\d\)"
 )
 _VERSION_BEHIND = re.compile(r"(?<![\d.])\d{1,4}\.\d{1,3}\.\d{1,3}\Z")
+_ADDED_BEHIND = PatternBehind(r"(?<![\w+])\+\d{1,3}(?:,?\d{3}){0,3}(?:\.\d{1,4})?%? \Z")
 _CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
 
 
 def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
-    if scan.context.previous_word in vocabulary.WORDS_BEFORE_VERSIONS and "," not in match.group():
+    previous = scan.context.previous_word
+    is_go = previous == "go" and scan.context.previous_capitalized  # the language
+    if (previous in vocabulary.WORDS_BEFORE_VERSIONS or is_go) and "," not in match.group():
         return ENGLISH_SPELLER.read_version(scan, match)
     whole, _, fraction = match.group().partition(".")
-    if scan.context.previous_word in vocabulary.REGULATORS and len(whole) == 4 and fraction:
+    if previous in vocabulary.REGULATORS and len(whole) == 4 and fraction:
         words = f"{numbers.house_number(int(whole))} point {numbers.digits(fraction)}"
     else:
         words = amount_words(match.group())
@@ -185,9 +189,14 @@ def _read_century(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_ratio(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "3:2", which was not recognised as a time of day, as a ratio."""
+    """Read "3:2", which was not recognised as a time of day, as a ratio; "line 212:14" has a column."""
     scan.emit(numbers.cardinal(int(match.group(1))), match.start(), match.end(1))
-    if match.group() != "50:50":
+    is_place = (
+        scan.context.previous_word in _LINE_WORDS or scan.view[match.start() - 1 : match.start()] == ":"
+    )
+    if is_place:
+        scan.punctuate(",")
+    elif match.group() != "50:50":
         scan.emit("to", match.end(1), match.start(2))
     scan.emit(numbers.cardinal(int(match.group(2))), match.start(2), match.end())
     scan.context.note_number()
@@ -269,6 +278,8 @@ def _read_range(scan: ScanState, match: re.Match[str]) -> int | None:
     if _VERSION_BEHIND.search(scan.view, max(0, match.start() - 14), match.start()):  # "6.5.0-14"
         return None
     dash = match.start() + len(match.group()) - len(match.group().lstrip())
+    if dash + 1 == match.end() and _ADDED_BEHIND.search(scan.view, dash):  # "+320 -41"
+        return None
     if scan.view[dash - 1 : dash] == "/":  # "+412/-88"
         return None
     scan.emit("to", dash, dash + 1)

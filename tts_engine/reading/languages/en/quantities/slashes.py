@@ -20,14 +20,15 @@ from .units import UNIT, WORDS_AFTER_LENGTHS, end_of_unit
 
 _UNIT_AHEAD = re.compile(rf"( ?|-)({UNIT})(?![\w'/])")
 _PARTS_AHEAD = re.compile(
-    r" (?:(?!to |of |in |on )[a-z-]{2,20} (?:are |is |were )?)?"
-    rf"(?:{any_of(vocabulary.WORDS_AFTER_PARTS)})\b"
+    r" (?P<noun>(?!to |of |in |on )[a-z-]{2,20} (?:are |is |were )?)?"
+    rf"(?:(?i:{any_of(vocabulary.WORDS_AFTER_PARTS)})\b"
+    rf"|(?P<last>{any_of(vocabulary.LAST_WORDS_AFTER_PARTS)})(?=[.,;:!?)]|\Z))"
 )
 _OFFERS = re.compile(
     r"\b(?:offer|coupon|promo\w*|quote|sale|trial|discount|deal|session|voucher|reservation|hold|code|link)s?\b",
     re.IGNORECASE,
 )
-_ONE_OF_MONEY_AHEAD = re.compile(r"/[$£€¥]1(?![\d.,])")
+_ONE_OF_MONEY_AHEAD = re.compile(r"/[$£€¥]1(?!\d|[.,]\d)")
 # The other end of "15/08–14/09".
 _RANGE_END_AHEAD = re.compile(r" ?(?:[-–]|to) ?(\d{1,2})/(\d{1,2})(?![\w/])")
 _RANGE_START_BEHIND = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2}) ?(?:[-–]|to) ?\Z")
@@ -255,8 +256,13 @@ def _is_part_of_sequence(scan: ScanState, match: re.Match[str]) -> bool:
         return False
     around = scan.view[max(0, match.start() - 1)] + scan.view[match.end() : match.end() + 1]
     in_brackets = around == "()" and last not in _MAX_MARKS
-    named = scan.context.previous_word in vocabulary.SEQUENCE_NOUNS
-    return in_brackets or named or bool(_PARTS_AHEAD.match(scan.view, match.end()))
+    if in_brackets or scan.context.previous_word in vocabulary.SEQUENCE_NOUNS:
+        return True
+    ahead = _PARTS_AHEAD.match(scan.view, match.end())
+    if ahead is None or ahead["noun"]:
+        return ahead is not None
+    # "up on 3/3", "paid 1/2 down"
+    return not (_is_date_expected(scan, match) or (ahead["last"] and first < last))
 
 
 def _is_code(scan: ScanState, match: re.Match[str]) -> bool:
@@ -271,8 +277,10 @@ def _is_expiry(scan: ScanState, match: re.Match[str]) -> bool:
     month, year = match.group(1), match.group(2)
     if not (1 <= int(month) <= 12 and len(year) == 2 and int(year) > 12):
         return False
-    if scan.context.previous_word == "thru" and not _VALID_BEHIND.search(scan.view, 0, match.start()):
-        return False
+    if scan.context.previous_word == "thru":
+        is_of_card = _VALID_BEHIND.search(scan.view, 0, match.start())
+        if not is_of_card or (len(month) == 1 and _OFFERS.search(scan.view, 0, match.start())):
+            return False
     if scan.context.previous_word in vocabulary.NOUNS_OF_EXPIRY:
         return True
     return scan.context.previous_word in vocabulary.WORDS_BEFORE_EXPIRY and not _OFFERS.search(

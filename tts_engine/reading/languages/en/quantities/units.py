@@ -65,11 +65,38 @@ _POPULATION_BEHIND = PatternBehind(r"\b[Pp]op(?:ulation|\.)[^;!?]{0,30}\Z")
 # The x of "3x = 12" and "y = 3x" is a variable.
 _EQUATION_AHEAD = re.compile(r" ?[=^]")
 _EQUATION_BEHIND = PatternBehind(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
+_DRUGS = any_of(vocabulary.DRUGS_IN_UNITS)
+_WAY_OF_DRUG_AHEAD = re.compile(
+    rf"/(?:kg|mL|ml)\b| (?:SC|SQ|IM|IV|subQ|subcut\w{{0,12}})\b| (?:of )?(?:\w{{2,12}} )?(?i:{_DRUGS})\b"
+)
+_DRUG_BEHIND = PatternBehind(rf"\b(?i:{_DRUGS})\b[^.;!?]{{0,30}}\Z")
 _POWER_BEHIND = PatternBehind(r"(?:\^-?\d{1,3}|\d[MB]) \Z")
 _UNIT_AFTER_POWER = re.compile(rf" ?({UNIT})(?![\w'-])")
+# "CPU > 90% for 10m", "no data for 5m", "errors in the last 5m", "rate[5m]"
+_LEVEL = (
+    r"\d[\d.,]{0,12} ?(?:%|[muμ]?s|[kMG]i?B(?:/s)?|[rq]ps|rpm|errors|requests|connections|messages)?(?:/s)?"
+)
 _MINUTES_BEHIND = PatternBehind(
-    r"\b(?:\d+x|times|retry(?:ing)?|retries|restart(?:s|ed|ing)?|expires?|ready|back|again|starts?|ends?)"
+    r"\b(?:\d{1,4}x|times|retry(?:ing)?|retries|restart(?:s|ed|ing)?|expires?|ready|back|again|starts?|ends?)"
     r" in \Z"
+    rf"|(?:[<>]=?|\b(?:above|below|over|under|exceed(?:s|ed)|at)) {_LEVEL} for \Z"
+    rf"|\b(?:{any_of(vocabulary.STATES_OF_SYSTEMS)}) for \Z"
+    r"|(?:\A|[,;:(] ?|\b(?:is|are|was|were|been|'s|site|host|service|server|node|pod|target|instance) )"
+    r"(?:up|down) for \Z"
+    rf"|\b(?:{any_of(vocabulary.EVENTS_OF_SYSTEMS)})\b[^.;!?]{{0,20}}"
+    r" (?:in|over|for|within) the (?:last|previous|next) \Z"
+    r"|[a-z)}]\[\Z",
+    re.IGNORECASE,
+)
+# "20'" after one of these is of minutes.
+_MINUTES_SIGN_BEHIND = PatternBehind(
+    rf"\b(?:{any_of(vocabulary.WORDS_OF_COOKING)})(?: (?:for|about|another|at least)){{0,2}}"
+    r" (?:\d{1,2}[-–])?\Z"
+    r"|\b(?:trains?|bus(?:es)?|trams?|ferr(?:y|ies)|shuttles?|metros?|subways?|flights?|stir|turn|flip|baste|check"
+    r"|vitals|doses?|repeat|rotate|feed|water)\b[^.;!?]{0,30} every \Z"
+    r"|\b(?:given|gave|give|infused?|infusing|administer(?:ed)?|bolus|drip|IV|run|pushed)\b"
+    r"[^.;!?]{0,30} (?:over|for) \Z",
+    re.IGNORECASE,
 )
 _FOOTBALL = re.compile(
     r"\b(?:scor(?:ed|es|ing)|goals?|equali[sz]\w+|penalty|booked|(?:red|yellow) card|sent off|kick-?off"
@@ -313,7 +340,21 @@ def _read_announced_minutes(scan: ScanState, match: re.Match[str]) -> int | None
     """Read the "5m" of "wait 5m" and "4x in 10m"; elsewhere it is a length."""
     announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_MINUTES
     announced = announced or bool(_MINUTES_BEHIND.search(scan.view, match.start()))
-    return _read_minutes(scan, match) if announced else None
+    is_part = scan.next_word(match.end()) == "of"  # "the last 50m of the race"
+    return _read_minutes(scan, match) if announced and not is_part else None
+
+
+def _read_units_of_drug(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "8 U" of "insulin aspart 8 U SC", "20 U heparin" and "12 U/kg"."""
+    is_drug = _WAY_OF_DRUG_AHEAD.match(scan.view, match.end()) or _DRUG_BEHIND.search(
+        scan.view, match.start()
+    )
+    if not is_drug:
+        return None
+    number = match.group(1)
+    scan.emit(f"{amount_words(number)} unit{'' if is_one(number) else 's'}", *match.span())
+    scan.context.note_number()
+    return match.end()
 
 
 def _read_volts_and_amps(scan: ScanState, match: re.Match[str]) -> int:
@@ -399,6 +440,15 @@ def _read_angle(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_minutes_sign(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "20'" of "bake 20'" and "trains run every 20' from 5:30"; elsewhere it is a length."""
+    if not _MINUTES_SIGN_BEHIND.search(scan.view, match.start()):
+        return None
+    if scan.next_word(match.end()) in vocabulary.LENGTH_WORDS | vocabulary.WORDS_AFTER_FEET | {"of", "along"}:
+        return None
+    return _read_minutes(scan, match)
+
+
 def _read_minute_of_match(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "23'" and "90+2'" of a football match."""
     minute, added = match.groups()
@@ -460,7 +510,7 @@ def _read_unit_after_formula(scan: ScanState, match: re.Match[str]) -> int | Non
     return end_of_unit(scan, match.end())
 
 
-LETTER_RULES = compile_rules((r"(kg|km|cm|mm|mg|g|m|s|W|V|Hz|kcal)(?![\w'])", _read_unit_after_formula))
+LETTER_RULES = compile_rules((r"(kg|km|cm|mm|mg|g|ly|m|s|W|V|Hz|kcal)(?![\w'])", _read_unit_after_formula))
 CLOCK_DURATION_RULES = compile_rules(
     (
         r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?([.,]\d{1,6}(?!\w|[.,:]\d))?(?![\d:]| ?[AaPp]\.?[Mm])",
@@ -474,6 +524,7 @@ DIGIT_RULES = compile_rules(
     (r"(\d)-(?:ft|foot)-(\d{1,2})(?!\w)", _read_height),
     (r"(\d{1,3})° ?(\d{1,2})' ?(?:(\d{1,2}(?:\.\d{1,4})?)(?:\"|'') ?)?([NSEW](?!\w))?", _read_angle),
     (r"(\d{1,3})(?:\+(\d{1,2}))?'(?!\w)", _read_minute_of_match),
+    (r"(\d{1,3})'(?!\w)", _read_minutes_sign),
     (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
     (r"(\d{1,4}(?:\.\d{1,2})?)/(?=\d{1,4}(?:\.\d{1,2})? ?[KMGT]i?B(?!\w))", _read_part_of_size),
     (r"(\d{1,3})[-–](\d{1,3})x(?!\w)", _read_times_range),
@@ -501,6 +552,7 @@ DIGIT_RULES = compile_rules(
     ),
     (rf"(\d{{1,3}}) ?m{_MINUTES_AHEAD}", _read_minutes),
     (r"(\d{1,3})m(?![\w/^])", _read_announced_minutes),
+    (rf"({DECIMAL}) ?U(?![\w.'-])", _read_units_of_drug),
     (rf"({DECIMAL}) ?V(?:DC|AC)? ?[/,x@-]? ?({DECIMAL}) ?A(?!\w)", _read_volts_and_amps),
     (r"(\d(?:\.\d)?)[ -]?(B[RDA]|bdr?m?|br|ba)s?(/(?=\d))?(?!(?<!/)[\w/]|(?<!/) \d)", _read_rooms),
     (r"(\d+\.\d+) ?A(?!\w)", _read_amps),
