@@ -36,7 +36,7 @@ from .speech_network import CONTEXT_SAMPLES, WINDOW_SAMPLES, SpeechNetworkState,
 # Speech begins when the mean of so many last windows is at least that. Beeps, clicks, music and the
 # rest of an echo are often speech for one memory, in one window, and seldom for both or for long; some
 # voices are for one memory alone, for as long as they speak.
-BEGINNINGS: Final = ((1, 0.95), (2, 0.65), (4, 0.55), (6, 0.45))
+BEGINNINGS: Final = ((1, 0.95), (2, 0.65), (4, 0.6), (6, 0.46))
 SILENCE_THRESHOLD: Final = 0.35
 MIN_SILENCE_WINDOWS: Final = 32  # 512 ms; a pause between words is shorter
 QUIET_DBFS: Final = -50.0
@@ -46,7 +46,7 @@ _HISTORY_BLOCKS: Final = 32  # 256 ms: with 96 ms, callers are noticed 5 ms late
 _REST_BLOCKS: Final = 8  # 64 ms; a stop consonant is no longer
 _MEMORIES: Final = 2
 _HOP: Final = WINDOW_SAMPLES // _MEMORIES  # 16 ms
-_SLOWDOWN: Final = 1.2  # of what the second memory hears: 400 Hz, a high voice, become 333 Hz
+_SLOWDOWN: Final = 1.5  # of what the second memory hears: 400 Hz, a high voice, become 267 Hz
 
 
 @dataclass(frozen=True, slots=True)
