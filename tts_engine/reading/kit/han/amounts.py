@@ -35,6 +35,7 @@ class HanAmounts:
         self._unit = rf"(?:(?:{units})(?:{end}|(?=\d{{1,3}}(?:min|cm|mm|g){end})))"
         self._counted = re.compile(
             rf" ?(?:{self._unit})|{any_of(table.counted)}|{any_of(table.measures or (':',))}"
+            r"|,\d{3}(?!\d)|\.\d"
         )
 
     def counts(self, text: str, at: int) -> bool:

@@ -99,9 +99,8 @@ class HanDates(ABC):
         is_date = 1 <= one <= 12 and 1 <= other <= 31 and len(match.group()) <= 5
         if is_date and self._is_after_or_before_date(scan.view, match.end(), before):
             return self._emit_date(scan, match, "", one, other)
-        is_fraction = 0 < one < other and (
-            _is_everyday_fraction(one, other)
-            or not is_date
+        is_fraction = 0 < one <= other and (
+            (one < other and (_is_everyday_fraction(one, other) or not is_date))
             or before.endswith(self.table.fraction_words_before)
             or bool(self._fraction_follows.match(scan.view, match.end()))
         )

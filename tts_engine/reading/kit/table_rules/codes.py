@@ -140,7 +140,17 @@ class TableCodes:
         """Whether a number is a code: it begins with zero, was announced, or is long and not round."""
         has_leading_zero = len(digits) > 1 and digits[0] == "0"
         announced = scan.context.code_words_left > 0 and len(digits) > 2
+        if len(digits) == 3 and announced and not has_leading_zero:
+            announced = not self._is_numbered(scan)
         return has_leading_zero or announced or (len(digits) > 4 and not digits.endswith("000"))
+
+    def _is_numbered(self, scan: ScanState) -> bool:
+        """Whether the number is that of "linia nr 175"; that of "kod nr 175" is a code."""
+        if not scan.words or not self._table.numbering_words:
+            return False
+        written = scan.view[scan.words[-1].start : scan.words[-1].stop].lower()
+        noun = scan.words[-2].text.lower() if len(scan.words) > 1 else ""
+        return written in self._table.numbering_words and noun not in self._table.code_words
 
     def note_word(self, scan: ScanState, word: str) -> None:
         """Note a word that was read; it may announce a code."""

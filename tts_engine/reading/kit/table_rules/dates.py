@@ -345,7 +345,8 @@ class TableDates:
         announced &= not is_amount or scan.context.previous_word in self._weekday_names  # "gio. 15/1 ore 8"
         if "-" in match.group():
             rises = int(match["day"]) < int(match["month"])
-            is_range = rises and following and following not in table.function_words
+            counts = following.endswith(("en", "s")) or following in table.genders
+            is_range = rises and following and counts and following not in table.function_words
             announced = match["month"][0] == "0" or (announced and not is_range)
         announced = announced or self._is_beside_date(scan, match)
         return self._read_day_and_month(scan, match) if announced else None

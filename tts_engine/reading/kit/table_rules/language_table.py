@@ -51,6 +51,7 @@ class LanguageTable:
     # Words
     marks: Mapping[str, str]  # names of signs
     code_words: frozenset[str]  # lower case; a number after one of these is read digit by digit
+    numbering_words: frozenset[str] = frozenset()  # as written before three digits that are one number: "nr"
     code_phrases: str = ""  # before the digits of a code: "ends with|ending with"
     letters: Mapping[str, str] = field(default_factory=dict)  # their names, by letters in lower case
     spelled_words: frozenset[str] = frozenset()  # in capitals, spelled though they have vowels
@@ -58,6 +59,7 @@ class LanguageTable:
     numbered_abbreviations: frozenset[str] = frozenset()  # those that are words unless a number follows
     bare_abbreviations: Mapping[str, str] = field(default_factory=dict)  # read without a full stop too
     numbered_readings: Mapping[str, str] = field(default_factory=dict)  # of those before a number: "ch. 204"
+    score_readings: Mapping[str, str] = field(default_factory=dict)  # after a score: "3:2 n. V."
     degree_readings: Mapping[str, str] = field(default_factory=dict)  # of readings before "11 °C"
     abbreviated_endings: Mapping[str, str] = field(default_factory=dict)  # of compound words: "Goethestr."
     abbreviated_heads: Mapping[str, str] = field(default_factory=dict)  # of compound words: "Geb.-Datum"
@@ -124,6 +126,7 @@ class LanguageTable:
     per_nouns: frozenset[str] = frozenset()  # after the "/" of a counted noun: "3 fois/jour"
     ratio_word: str = ""  # between the numbers of "3:1"
     score_joint: str = ""  # between those of "Bahia 2 x 2 Santos"; "" reads a size
+    score_verbs: frozenset[str] = frozenset()  # before a score with the joint: "venceu por 4x1"
     ratio_words: Mapping[str, str] = field(default_factory=dict)  # the same by the word before them
     signed_nouns: Mapping[str, str] = field(default_factory=dict)  # "-ans" is the "-" of "-26 ans"
     times: CountedNoun | None = None  # the x of "3x"
@@ -202,6 +205,7 @@ class LanguageTable:
             *self.abbreviations,
             *(short.removesuffix(".") for short in self.numbered_readings),
             *(title.removesuffix(".") for title in self.titles),
+            *(short.removesuffix(".") for short in self.score_readings),
             *self.mid_sentence_words,
             *stopped,
             *self.month_abbreviations,
@@ -307,6 +311,7 @@ def language_table(module_file: str) -> LanguageTable:
 
 _WORD_SETS = (
     "code_words",
+    "numbering_words",
     "mid_sentence_words",
     "spelled_words",
     "compass_cues",
@@ -335,6 +340,7 @@ _WORD_SETS = (
     "hour_words",
     "opening_cues",
     "score_cues",
+    "score_verbs",
     "plural_adjectives",
     "counted_joints",
     "pronoun_cues",
@@ -361,7 +367,12 @@ _NAMED_TABLES = (
     "signed_nouns",
     "ratio_words",
 )
-_SPELLING_TABLES = ("abbreviations", "bare_abbreviations", "numbered_readings")  # keys "tel|Tel"
+_SPELLING_TABLES = (
+    "abbreviations",
+    "bare_abbreviations",
+    "numbered_readings",
+    "score_readings",
+)  # keys "tel|Tel"
 _ENDING_TABLES = (
     "gender_by_ending",
     "few_gender_by_ending",

@@ -30,6 +30,7 @@ _INVERTED_MARKS = "¿¡"
 _STOP_OR_DIGIT_AHEAD = r"(?=[^\s\d.]{1,30}(?: [^\s\d.]{1,4})?(?:\.|\s?\d))"
 _DEGREES_AHEAD = re.compile(r"(?: de| di)?:? ?[-−+]?\d{1,2}(?:[.,]\d)? ?[°º]")
 _CODE_BEHIND = re.compile(r"\d-?\w{0,8}\Z")  # of "40-17-B#"
+_SCORE_BEHIND = re.compile(r"\d{1,3} ?[:–-] ?\d{1,3} \(?\Z")
 _WORDS = re.compile(r"[^\W\d_]+")
 _SILENT_MARKS = ".-_/#*"  # named in addresses, and as keys of a telephone, only
 
@@ -60,9 +61,9 @@ class TableNormalizer:
         # What is read by itself after "d'" and its like
         stopped = any_of((*table.abbreviations, *table.month_abbreviations)) or "(?!)"
         spelled = any_of(table.spelled_words) or "(?!)"
-        self._elided = (
-            rf"\d|(?:{stopped})\.|(?:{spelled}|[B-DF-HJ-NP-TV-XZ]{{2,5}}|[A-Z]{{2}}|[A-Z]\d{{1,4}})(?!\w)"
-        )
+        inner = any_of(short for short in table.bare_abbreviations if "." in short[:-1]) or "(?!)"  # "app.to"
+        capitals = r"[B-DF-HJ-NP-TV-XZ]{2,5}|[A-Z]{2}|[A-Z]\d{1,4}"
+        self._elided = rf"\d|(?:{stopped})\.|(?:{spelled}|{capitals}|{inner})(?!\w)"
         # Before a small letter "1." may be an ordinal.
         self._list_number = r"(\d{1,3})[.)] +(?=\S)" + (
             f"(?![{SMALL_LETTERS}])" if table.stop_ordinals else ""
@@ -134,6 +135,8 @@ class TableNormalizer:
         if self._table.numbered_readings:
             numbered = any_of(self._table.numbered_readings)
             rows.append((rf"({numbered})\.? ?(?=\d)", self._read_numbered_abbreviation))
+        if self._table.score_readings:
+            rows.append((rf"({any_of(self._table.score_readings)})(?!\w)", self._read_after_score))
         if self._table.titles:
             rows.append((rf"({any_of(self._table.titles)})(?!\w)\.?(?= ?[^\W\d_])", self._read_title))
         if bare:
@@ -186,7 +189,9 @@ class TableNormalizer:
             previous = "".join(scan.view[:at].lower().split(maxsplit=1)[:1])
         if previous == "0":
             previous = words[-1] if words else scan.context.word_before_number
-            if previous in self._table.function_words:  # "в 21:35, терм. B"
+            # "в 21:35, терм. B", but "w 90. min."
+            is_apart = not words or "," in scan.view[max(0, at - 12) : at]
+            if is_apart and previous in self._table.function_words:
                 previous = "0"
         after_phrase = self._table.inflections.get("_".join(words[-2:]), {}).get(spoken)
         return after_phrase or self._table.inflected(spoken, previous)
@@ -205,6 +210,17 @@ class TableNormalizer:
         scan.emit(spoken, match.start(), match.end())
         self._codes.note_word(scan, spoken)
         return self._speller.join_suffix(scan, match.end())
+
+    def _read_after_score(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "n. V." of "3:2 n. V."."""
+        before = max(0, match.start() - 10)
+        if not _SCORE_BEHIND.search(scan.view, before, match.start()):
+            return None
+        scan.emit(self._table.score_readings[match.group(1)], *match.span())
+        self._codes.note_word(scan, scan.words[-1].text)
+        if match.group().endswith(".") and not scan.next_visible(match.end()):
+            scan.punctuate(".")
+        return match.end()
 
     def _read_title(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the title before a name, or "M. et Mme"; after "taille" the M is a letter."""
@@ -233,7 +249,8 @@ class TableNormalizer:
         spoken = self._inflected(scan, self._table.abbreviations[written], start)
         noun = self._table.units.get("min") if written == "min" else None
         if noun and scan.context.after_number and scan.view[start - 1 : start] == " ":  # "1 u 40 min."
-            spoken = noun.forms[-1 if scan.view[start - 2].isdigit() else 0]
+            is_many = scan.view[start - 2].isdigit()  # "w 90. min."
+            spoken = noun.forms[-1] if is_many else self._inflected(scan, noun.forms[0], start)
         if _DEGREES_AHEAD.match(scan.view, match.end()):
             spoken = self._table.degree_readings.get(spoken, spoken)
         scan.emit(spoken, start, match.end())

@@ -59,7 +59,7 @@ class TableOrdinals:
         suffixes, noun = self._table.ordinal_suffixes, scan.next_word(suffixed.end())
         number, suffix = match["whole"], suffixed["suffix"]
         previous = self._table.governor(scan.context.previous_word, scan.view[: match.start()])
-        reading = suffixes.get(f"{previous}{suffix}")
+        reading = suffixes.get(f"{previous}{suffix}") if previous else None
         if reading is None and number[-1] == "0":
             reading = suffixes.get(f"0{suffix}")
         return reading or self.rules_by_noun(suffix, noun) or suffixes[suffix]

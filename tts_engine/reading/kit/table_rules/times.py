@@ -9,6 +9,7 @@ from .numbers import TableNumberWords
 from .speller import TableSpeller
 
 _MAX_HOUR = 24
+_MAX_CLAUSE_OF_TIME = 12  # characters of a clause that is a time only
 _TIME_BEHIND = re.compile(r"(?<![\d.,])\d{1,2}\.\d\d ?[-–] ?\Z")
 
 
@@ -32,7 +33,9 @@ class TableTimes:
 
     def __init__(self, table: LanguageTable, numbers: TableNumberWords, speller: TableSpeller) -> None:
         self._table, self._numbers, self._speller = table, numbers, speller
-        self._weekday_names = {name.lower() for name in table.weekdays.values()}
+        names = {*table.weekdays.values()}
+        inflected = (forms[name] for forms in table.inflections.values() for name in names & forms.keys())
+        self._weekday_names = {name.lower() for name in (*names, *inflected)}
         self._score_cues = {*table.score_cues, *table.ratio_words}
         suffix = rf" ?(?:{table.hour_suffixes})(?!\w)"
         self._hour_follows = LazyPattern(
@@ -107,8 +110,8 @@ class TableTimes:
         is_announced = previous in table.hour_words or previous in self._weekday_names
         is_announced = is_announced or self._is_lone_hour(scan, match)
         is_announced = is_announced or previous.startswith(self._opening_cues)
-        is_opening = self._opening_behind.search(scan.view, max(0, match.start() - 60), match.start())
-        if self._is_counted(scan, match) or not (is_announced or is_opening):
+        is_announced = is_announced or self._is_after_opening(scan, match.start())
+        if self._is_counted(scan, match) or not is_announced:
             return None
         if not joint and previous != table.time_range_opening:
             previous = open_range(scan, table, table.time_range_opening, match.start())
@@ -183,11 +186,12 @@ class TableTimes:
         return self._unit_ahead.match(scan.view, match.end()) is not None
 
     def _is_time_alone(self, scan: ScanState, match: re.Match[str]) -> bool:
-        """Whether "09.30" has two digits before its stop or a suffix, and no unit after it."""
+        """Whether "09.30" has two digits before its stop or a suffix, and no unit, or is a whole clause."""
         mark = self._speller.suffix_mark
         has_suffix = bool(mark) and scan.view.startswith(mark, match.end())
         is_long = len(match["hour"]) > 1 and not self._is_measure(scan, match)
-        return has_suffix or (is_long and not scan.context.code_words_left)
+        is_clause = len(scan.view) < _MAX_CLAUSE_OF_TIME and scan.view.strip(" ,.;") == match.group()
+        return has_suffix or ((is_long or is_clause) and not scan.context.code_words_left)
 
     def _is_beside_time(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether another time is beside the "9.05" of a range."""

@@ -9,6 +9,7 @@ from ...kit.lazy_pattern import PatternBehind
 from ...kit.table_rules.amounts.amounts import TableAmounts
 from ...kit.table_rules.dates import TableDates
 from ...kit.table_rules.normalizer import TableNormalizer, table_language
+from ...kit.table_rules.number_context import TableNumberContext
 from ...kit.table_rules.numbers import TableNumberWords
 from ...kit.tokenizer import RuleRow, ScanState, any_of
 from ...unicode_scripts import HAN, HANGUL, LATIN
@@ -38,6 +39,8 @@ _SCORE_ENDS = (
 )
 _MONTHS = {"6": "유", "06": "유", "10": "시"}  # read differently before "월"
 _STREET_BEHIND = PatternBehind(r"(?:(?<!으)로|길|동|리|가) \Z")
+_PERIOD_BEHIND = PatternBehind(r"\d ?(?:일|주|주일|달|개월|년|시간|분)에 \Z")
+_PLACE_AHEAD = re.compile(r"\d{1,2}번 ?(?:출구|게이트|창구|승강장|버스|홈|문제|좌석|테이블|방)")
 _RANGE_ENDS = "일월년시분초원층호번회주개명도세간만억천"  # last letters of a word before the "~" of a range
 
 
@@ -47,6 +50,16 @@ class KoreanNumbers(TableNumberWords):
     def digit(self, digit: str) -> str:
         """Return the word of a digit in a code."""
         return "공" if digit == "0" else super().digit(digit)
+
+
+class KoreanNumberContext(TableNumberContext):
+    """Case and gender of numbers in Korean."""
+
+    def case(self, scan: ScanState, match: re.Match[str]) -> str:
+        """Return the case of a number; that of "3일에 1번" counts times."""
+        is_of_period = _PERIOD_BEHIND.search(scan.view, match.start()) is not None
+        names_place = _PLACE_AHEAD.match(scan.view, match.start()) is not None
+        return "times" if is_of_period and not names_place else super().case(scan, match)
 
 
 class KoreanDates(TableDates):
@@ -87,6 +100,7 @@ class KoreanDates(TableDates):
 class KoreanAmounts(TableAmounts):
     """Recognisers of amounts in Korean."""
 
+    context_type = KoreanNumberContext
     repeats_units = True
 
     def sign_rows(self) -> tuple[RuleRow, ...]:

@@ -5,6 +5,7 @@ from typing import Final
 from ...kit.table_rules.codes import TableCodes
 from ...kit.table_rules.dates import TableDates
 from ...kit.table_rules.normalizer import TableNormalizer, table_language
+from ...kit.table_rules.numbers import TableNumberWords
 from ...kit.table_rules.speller import TableSpeller
 from ...kit.table_rules.times import TableTimes
 from ...kit.tokenizer import RuleRow, ScanState, any_of
@@ -22,6 +23,12 @@ class PortugueseSpeller(TableSpeller):
             scan.emit(reading, start, stop)
         else:
             TableSpeller.spell(self, scan, start, stop)
+
+
+class PortugueseNumbers(TableNumberWords):
+    """Number words of Portuguese."""
+
+    ordinal_tens = True
 
 
 class PortugueseCodes(TableCodes):
@@ -48,6 +55,7 @@ class PortugueseDates(TableDates):
 class PortugueseRules(TableNormalizer):
     """Recognisers of Portuguese."""
 
+    numbers_type = PortugueseNumbers
     speller_type = PortugueseSpeller
     codes_type = PortugueseCodes
     dates_type = PortugueseDates

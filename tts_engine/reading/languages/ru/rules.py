@@ -1,5 +1,6 @@
 """Russian: decimal fractions with nouns, 1,5 as a few, silent ones, and ordinals by the noun after them."""
 
+import re
 from typing import Final
 
 from ...kit.table_rules.amounts.amounts import TableAmounts
@@ -9,6 +10,7 @@ from ...kit.table_rules.numbers import TableNumberWords
 from ...kit.table_rules.ordinals import TableOrdinals
 from ...kit.table_rules.plural_rules import CountedNoun, parse_noun
 from ...kit.table_rules.times import TableTimes
+from ...kit.tokenizer import RuleRow, ScanState, any_of
 from ...unicode_scripts import CYRILLIC, LATIN
 
 _DECIMAL_NOUNS = (
@@ -19,9 +21,9 @@ _DECIMAL_NOUNS = (
 )
 # Of a suffix, by the ending of the noun after it: "на 3-й неделе"
 _SUFFIXES_BY_ENDING = {
-    "-й": dict.fromkeys(("е", "и", "ы", "платф"), "feminine genitive"),
+    "-й": dict.fromkeys(("е", "и", "ы", "платф", "мин"), "feminine genitive"),
     "-м": dict.fromkeys(("гг", "годам"), "plural dative"),
-    "-е": dict.fromkeys(("ы", "и", "гг"), "plural"),
+    "-е": dict.fromkeys(("ы", "и", "числа", "места", "занятия", "гг"), "plural"),
 }
 
 
@@ -73,6 +75,17 @@ class RussianDates(TableDates):
     """Recognisers of dates in Russian."""
 
     times_type = RussianTimes
+
+    def letter_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of abbreviated days and months, after that of "Ср. ст. 121", which is no day."""
+        compared = any_of("ст с п пп ч гл разд табл рис прим".split())
+        row = rf"[Сс]р\.(?= (?:(?:{compared})\. ?[\d«\"']|также(?!\w)))"
+        return ((row, self._read_comparison), *super().letter_rows())
+
+    def _read_comparison(self, scan: ScanState, match: re.Match[str]) -> int:
+        scan.emit("сравни", *match.span())
+        scan.context.note_word("сравни")
+        return match.end()
 
 
 class RussianRules(TableNormalizer):

@@ -16,6 +16,7 @@ _HARMONY: Final = VowelHarmony(
     softened={"dört": "dörd", "çeyrek": "çeyreğ"},
     irregular={"saat": "ei"},
 )
+_FRACTION_BEHIND = re.compile(r"(?<![\d/])\d{1,2}/\d{1,2}\Z")
 # After "24.12" as a date
 _DATE_ENDS = r" tarih| günü| (?:Pzt|Sal|Çar|Per|Cum|Cmt|Paz)\b|(?<=2[5-9]\.\d\d)'|(?<=3[01]\.\d\d)'"
 
@@ -28,6 +29,16 @@ class TurkishSpeller(TableSpeller):
     def with_suffix(self, word: str, suffix: str) -> str:
         """Return ``word`` with an ending, in the form that it has after it."""
         return _HARMONY.join(word, suffix)
+
+    def join_suffix(self, scan: ScanState, end: int) -> int:
+        """Join the ending at ``end`` to the last word; that of a fraction is possessive: "üçte ikisi"."""
+        ends = scan.view[end : end + 2]
+        if len(ends) > 1 and ends[0] == "'" and ends[1] in "ıiuüs" and scan.words:
+            word = scan.words[-1]
+            if _FRACTION_BEHIND.search(scan.view, max(0, end - 6), end):
+                word.text = word.text.removesuffix("m") if word.text == "yarım" else word.text
+                word.text += "s" if word.text[-1] in "aeıioöuü" and ends[1] != "s" else ""
+        return TableSpeller.join_suffix(self, scan, end)
 
 
 class TurkishDates(TableDates):

@@ -179,6 +179,9 @@ class TableAmounts:
 
     def _read_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the first number of "3-5" and the dash."""
+        is_change = match["dash"] in (" -", " –") and scan.view.endswith("+", 0, match.start())
+        if is_change:  # "+320 -41"
+            return None
         if self._codes.is_code(scan, match["whole"]):
             return None
         gender = self._gender_after_range(scan, match) if self._table.few_gender_by_ending else ""

@@ -2,6 +2,7 @@
 
 import re
 
+from ...lazy_pattern import PatternBehind
 from ...tokenizer import SMALL_LETTERS, RuleRow, ScanState, any_of
 from ..language_table import LanguageTable
 from ..number_context import TableNumberContext
@@ -32,6 +33,10 @@ class TableFractions:
         self._unit_plurals = table.unit_plurals
         self._unit_words = {form: unit for unit in table.units.values() for form in unit.forms}
         forms = {form for written in table.fractions.values() for form in written.split("|")}
+        verbs = any_of(table.score_verbs) or "(?!)"
+        self._score_behind = PatternBehind(
+            rf"(?i:\b(?:{verbs}))(?: [^\W\d_]{{1,12}}){{0,3}} \Z|\d ?x ?\d{{1,2}} \(\Z"
+        )
         self._articles = frozenset(form.split()[0] for form in forms if " " in form)
         cues = any_of(table.slash_words)
         self._slash_cue = re.compile(rf"(?<!\w)((?i:{cues}))\.? [^,;.!?]{{0,40}}\Z") if cues else None
@@ -61,6 +66,12 @@ class TableFractions:
             (
                 rf"(?P<over>\d{{1,2}}) ?[x–-] ?(?P<under>\d{{1,2}})(?= [A-Z][{SMALL_LETTERS}])",
                 self._read_score,
+            ),
+            (
+                rf"(?P<over>\d)(?: x |x)(?P<under>\d)(?!\w|[.,]\d| ?(?:{self._patterns.units}){end})"
+                if table.score_verbs
+                else "(?!)",
+                self._read_announced_score,
             ),
             *self._size_rows(),
             (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_times_of),
@@ -136,12 +147,21 @@ class TableFractions:
         under = self._numbers.amount(digits, None, "", table.case_after(joint))
         return self._speller.emit_number(scan, f"{over} {joint} {under}", *match.span())
 
+    def _read_announced_score(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "4x1" of "venceu por 4x1" and the "2x0" after it in brackets."""
+        if not self._score_behind.search(scan.view, match.start()):
+            return None
+        return self._emit_score(scan, match)
+
     def _read_score(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "2 x 2" between the names of two teams."""
         is_after_name = _NAME_BEHIND.search(scan.view, max(0, match.start() - 24), match.start())
         is_code = (len(match["over"]) > 1 and match["over"][0] == "0") or scan.context.code_words_left
         if not self._table.score_joint or not is_after_name or is_code:
             return None
+        return self._emit_score(scan, match)
+
+    def _emit_score(self, scan: ScanState, match: re.Match[str]) -> int:
         over, under = self._numbers.amount(match["over"], None), self._numbers.amount(match["under"], None)
         return self._speller.emit_number(scan, f"{over} {self._table.score_joint} {under}", *match.span())
 
@@ -177,8 +197,9 @@ class TableFractions:
         if not match["unit"] and self._is_slash_range(scan, match):
             return self._read_slash_range(scan, match)
         over = self._numbers.amount(match["over"], match["part"])
-        under = self._numbers.amount(match["under"], None)
-        words = f"{over} {self._slash_word(scan, match)} {under}"
+        joint = self._slash_word(scan, match)
+        under = self._numbers.amount(match["under"], None, "", self._table.case_after(joint))
+        words = f"{over} {joint} {under}"
         parts = self._table.fraction_parts.get(match["under"])
         is_part = parts and not match["part"] and int(match["over"]) < int(match["under"])
         if parts and is_part and scan.next_word(match.end()) in self._table.partitives:  # "2/5 de los votos"
