@@ -44,9 +44,9 @@ _TOKENIZER_FILES = 6
 _VOCODER_FILES = 12
 _SCHEDULES = {
     "tokenizer": Schedule(steps=1_600, rate=2e-3, clip=5.0),
-    "vocoder": Schedule(steps=4_500, rate=2e-3, betas=(0.8, 0.99), decay=0.0, clip=5.0),
-    "flow": Schedule(steps=9_000, rate=1e-3, bf16=True),
-    "lm": Schedule(steps=7_000, rate=1.5e-3, bf16=True),
+    "vocoder": Schedule(steps=3_500, rate=2e-3, betas=(0.8, 0.99), decay=0.0, clip=5.0),
+    "flow": Schedule(steps=6_500, rate=1e-3, bf16=True),
+    "lm": Schedule(steps=5_000, rate=1.5e-3, bf16=True),
 }
 
 
