@@ -32,8 +32,8 @@ from vivavoce.models.cosyvoice.checkpoint.bundle import (
     open_bundle,
     speech_tokenizer_name,
 )
-from vivavoce.models.cosyvoice.checkpoint.random_bundle import speaker_encoder
 from vivavoce.models.cosyvoice.checkpoint.random_settings import qwen_settings, yaml_settings
+from vivavoce.models.cosyvoice.checkpoint.random_speech_encoders import speaker_encoder
 from vivavoce.models.cosyvoice.checkpoint.speakers import SPEAKERS_FILE
 from vivavoce.models.cosyvoice.config import QWEN_FOLDER, SPEAKER_WIDTH
 from vivavoce.models.cosyvoice.training.networks import lm_tensors

@@ -1,7 +1,7 @@
 """Writes bundles with random weights in the released layout, for tests and benches.
 
-Such a bundle speaks noise at the pace and size of a trained one. Its speech encoders are small ONNX models
-with the real inputs and outputs; its tokenizer has a token for every byte and a few English merges.
+Such a bundle speaks noise at the pace and size of a trained one. Its text tokenizer has a token for every
+byte and a few English merges.
 
 Source: FunAudioLLM/CosyVoice@ace7c47 (the layout: cosyvoice/cli/cosyvoice.py:138-240 and the example yaml
 files).
@@ -12,7 +12,6 @@ import errno
 import json
 import math
 import shutil
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,6 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
 from ...bundle_files import BundleSize, TensorShape, TensorShapes
@@ -44,6 +41,12 @@ from ..config import (
 from ..front_end.text_tokenizer import byte_characters, special_tokens
 from .bundle import SPEAKER_ENCODER_FILE, speech_tokenizer_name
 from .random_settings import qwen_settings, yaml_settings
+from .random_speech_encoders import (
+    encoder_weight_bytes,
+    random_numbers,
+    random_speaker_encoder,
+    random_speech_tokenizer,
+)
 from .speakers import SPEAKERS_FILE
 from .tensor_shapes import file_shapes
 
@@ -55,7 +58,6 @@ _EXTRA_SCALES = {
 }
 _BPE_PAIRS = "th he in er an re on at en nd ou ea ng ing the and ll or is it st".split()
 _OTHER_FILES_BYTES = 20_000_000
-_FILTER_BANK_BANDS, _WHISPER_BANDS = 80, 128
 # Ids below the special tokens.
 _TINY_BASE_IDS = 320
 _RELEASED_BASE_IDS = 151_643
@@ -82,7 +84,8 @@ def write_random_bundle(
         unfinished.callback(shutil.rmtree, folder, ignore_errors=True)
         for name, shapes in file_shapes(config).items():
             torch.save(_random_weights(shapes, f"{seed}/{name}/", on_bytes_written), folder / name)
-        _write_onnx(folder, config, seed)
+        _write_encoders(folder, config, size, seed)
+        on_bytes_written(encoder_weight_bytes(version, size))
         _write_qwen(folder / QWEN_FOLDER, config, size)
         speakers = {"nobody": {"embedding": _random_tensor((1, SPEAKER_WIDTH), f"{seed}/nobody")}}
         torch.save(speakers, folder / SPEAKERS_FILE)
@@ -95,7 +98,7 @@ def weight_bytes(version: CosyVoiceVersion, size: BundleSize) -> int:
     """Size of a random bundle's weights on the disk."""
     files = file_shapes(_config_of_size(version, size)).values()
     stored = (shape for shapes in files for key, shape in shapes.items() if key != TIED_HEAD_KEY)
-    return 4 * sum(map(math.prod, stored))
+    return 4 * sum(map(math.prod, stored)) + encoder_weight_bytes(version, size)
 
 
 def _config_of_size(version: CosyVoiceVersion, size: BundleSize) -> CosyVoiceConfig:
@@ -144,7 +147,7 @@ def _random_weights(
 def _random_weight(key: str, shape: TensorShape, salt: str) -> Tensor:
     if key.endswith(ROTARY_KEY_SUFFIX):
         return torch.from_numpy(rotary_frequencies(shape))
-    drawn = scale_for_key(key, _noise(shape, salt + key))
+    drawn = scale_for_key(key, random_numbers(shape, salt + key))
     for suffix, factor in _EXTRA_SCALES.items():
         if key.endswith(suffix):
             drawn *= np.float32(factor)
@@ -152,56 +155,12 @@ def _random_weight(key: str, shape: TensorShape, salt: str) -> Tensor:
 
 
 def _random_tensor(shape: TensorShape, salt: str) -> Tensor:
-    return torch.from_numpy(_noise(shape, salt))
+    return torch.from_numpy(random_numbers(shape, salt))
 
 
-def _noise(shape: TensorShape, salt: str) -> NDArray[np.float32]:
-    generator = np.random.Generator(np.random.PCG64(zlib.crc32(salt.encode())))
-    return generator.standard_normal(shape, dtype=np.float32)
-
-
-def _write_onnx(folder: Path, config: CosyVoiceConfig, seed: int) -> None:
-    projection = _noise((_FILTER_BANK_BANDS, SPEAKER_WIDTH), f"{seed}/speaker")
-    onnx.save(speaker_encoder(projection), folder / SPEAKER_ENCODER_FILE)
-    onnx.save(_speech_tokenizer(config, seed), folder / speech_tokenizer_name(config.version))
-
-
-def speaker_encoder(projection: NDArray[np.float32]) -> onnx.ModelProto:
-    """A model that projects the mean spectrum, by (80, 192): input (1, T, 80) -> output (1, 192)."""
-    nodes = [
-        helper.make_node("Abs", ["input"], ["size"]),
-        helper.make_node("ReduceMean", ["size", "time"], ["mean"], keepdims=0),
-        helper.make_node("MatMul", ["mean", "projection"], ["output"]),
-    ]
-    weights = [
-        numpy_helper.from_array(np.array([1]), "time"),
-        numpy_helper.from_array(projection, "projection"),
-    ]
-    inputs = [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, "T", _FILTER_BANK_BANDS])]
-    outputs = [helper.make_tensor_value_info("output", TensorProto.FLOAT, [1, SPEAKER_WIDTH])]
-    return _model(helper.make_graph(nodes, "campplus", inputs, outputs, weights))
-
-
-def _speech_tokenizer(config: CosyVoiceConfig, seed: int) -> onnx.ModelProto:
-    """A model that maps four frames to the id whose random direction fits their mean best."""
-    directions = _noise((config.lm.codebook_size, _WHISPER_BANDS, 1), f"{seed}/speech")
-    nodes = [
-        helper.make_node("AveragePool", ["feats"], ["mean"], kernel_shape=[4], strides=[4]),
-        helper.make_node("Conv", ["mean", "directions"], ["scores"]),
-        helper.make_node("ArgMax", ["scores"], ["best"], axis=1, keepdims=0),
-        helper.make_node("Cast", ["best"], ["indices"], to=TensorProto.INT32),
-    ]
-    inputs = [
-        helper.make_tensor_value_info("feats", TensorProto.FLOAT, [1, _WHISPER_BANDS, "T"]),
-        helper.make_tensor_value_info("feats_length", TensorProto.INT32, [1]),
-    ]
-    outputs = [helper.make_tensor_value_info("indices", TensorProto.INT32, [1, "L"])]
-    weights = [numpy_helper.from_array(directions, "directions")]
-    return _model(helper.make_graph(nodes, "speech_tokenizer", inputs, outputs, weights))
-
-
-def _model(graph: onnx.GraphProto) -> onnx.ModelProto:
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+def _write_encoders(folder: Path, config: CosyVoiceConfig, size: BundleSize, seed: int) -> None:
+    onnx.save(random_speaker_encoder(size, seed), folder / SPEAKER_ENCODER_FILE)
+    onnx.save(random_speech_tokenizer(size, config, seed), folder / speech_tokenizer_name(config.version))
 
 
 def _write_qwen(folder: Path, config: CosyVoiceConfig, size: BundleSize) -> None:
