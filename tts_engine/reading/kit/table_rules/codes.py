@@ -17,6 +17,7 @@ _YEARS = re.compile(r"(?:1[5-9]|20)\d\d-(?:1[5-9]|20)\d\d")
 _SHOUTED_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z]{3,}[^\w]{1,3}\Z")
 _MIN_INITIALISM = 2
 _ROUND_DIGITS = 3
+_MAX_CODE_DIGITS = 2  # of a number in a code that was announced, which is read as a number
 _MIN_SPELLED_RUNS = 5  # in "RSSMRA80A01H501U", whose letters are read one by one too
 _MIN_CODE_RUNS = 3  # of letters or digits in "AB-4711-X", whose digits are read one by one
 _LETTERS_THAT_ARE_WORDS = "AEIOUY"
@@ -233,10 +234,12 @@ class TableCodes:
         """Read letters with digits: short letters spelled, long numbers digit by digit."""
         runs = list(_RUN.finditer(scan.view, match.start(), match.end()))
         spells_digits = len(runs) >= _MIN_CODE_RUNS
+        is_announced = scan.context.code_words_left > 0 and not self._is_numbered(scan)
+        max_digits = _MAX_CODE_DIGITS if is_announced else self._table.max_mixed_digits
         for run in runs:
             text = run.group()
             is_round = len(text) == _ROUND_DIGITS and text[-1] == "0" and len(runs[0].group()) == 1  # "A380"
-            is_short = len(text) <= self._table.max_mixed_digits or is_round
+            is_short = len(text) <= max_digits or is_round
             if text.isdigit() and is_short and text[0] != "0" and not spells_digits:
                 scan.emit(self._numbers.number(int(text)), run.start(), run.end())
             elif (

@@ -244,11 +244,13 @@ class TableNormalizer:
         if start and scan.view[start - 1].isalnum():
             return None
         written = match.group(1) or match.group(2)
-        if written in self._table.numbered_abbreviations and not scan.next_visible(match.end()).isdigit():
+        noun = self._table.units.get("min") if written in ("min", "Min") else None
+        is_counted = noun and scan.context.after_number and scan.view[start - 1 : start] == " "
+        is_numbered = written in self._table.numbered_abbreviations and not is_counted
+        if is_numbered and not scan.next_visible(match.end()).isdigit():
             return None
         spoken = self._inflected(scan, self._table.abbreviations[written], start)
-        noun = self._table.units.get("min") if written == "min" else None
-        if noun and scan.context.after_number and scan.view[start - 1 : start] == " ":  # "1 u 40 min."
+        if noun and is_counted:  # "1 u 40 min."
             is_many = scan.view[start - 2].isdigit()  # "w 90. min."
             spoken = noun.forms[-1] if is_many else self._inflected(scan, noun.forms[0], start)
         if _DEGREES_AHEAD.match(scan.view, match.end()):

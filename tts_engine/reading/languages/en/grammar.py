@@ -119,7 +119,8 @@ def _read_telephone_key(scan: ScanState, match: re.Match[str]) -> int | None:
         note_english_word(scan.context, "number")
         return match.end()
     alone = match.start() == 0 or scan.view[match.start() - 1] in " (\"'"
-    if not alone and not (match.group() == "#" and scan.context.after_number):
+    ends_code = match.group() == "#" or scan.view[match.start() - 1 : match.start()] == "-"  # "4-7-1-*"
+    if not alone and not (ends_code and scan.context.after_number):
         return None
     word = "star" if match.group() == "*" else "pound"
     if scan.context.previous_word != word and scan.context.previous_word not in vocabulary.NUMBER_NOUNS:

@@ -233,7 +233,9 @@ def _read_name_with_underscores(scan: ScanState, match: re.Match[str]) -> int:
     """Read "john_doe" with its marks, and "status is IN_TRANSIT" as words."""
     is_status = match.group().isupper() and _STATUS_BEHIND.search(scan.view, match.start())
     if not is_status:
-        return ENGLISH_SPELLER.read_address(scan, match)
+        end = ENGLISH_SPELLER.read_address(scan, match)
+        note_english_word(scan.context, match.group().rpartition("_")[2].lower())  # "user_id=4471"
+        return end
     for part in re.finditer("[A-Z0-9]+", match.group()):
         start, stop = match.start() + part.start(), match.start() + part.end()
         scan.emit(part.group().lower(), start, stop)

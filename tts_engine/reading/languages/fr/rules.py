@@ -46,6 +46,11 @@ class FrenchCodes(TableCodes):
         """Return the rules of phone numbers and other codes of digits."""
         return ((r"0\d{9}" + self._end, self._read_paired_digits), *super().digit_rows())
 
+    def is_code(self, scan: ScanState, digits: str) -> bool:
+        """Whether a number is a code; "n° 205" is a number."""
+        is_short = len(digits) == 3 and digits[0] != "0" and scan.context.previous_word == "numéro"
+        return not is_short and super().is_code(scan, digits)
+
     def _read_paired_digits(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "0612345678" in pairs."""
         for start in range(match.start(), match.end(), 2):

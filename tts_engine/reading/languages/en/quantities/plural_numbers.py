@@ -94,7 +94,11 @@ LETTER_RULES = compile_rules(
         rf"(?=[A-Za-z]{{3,5}}-\$?\d)((?i:{any_of(vocabulary.WORDS_BEFORE_AGES)}))-\$?(\d{{1,2}})'?s(?!\w)",
         _read_ages,
     ),
-    (r"([Uu]nder|[Oo]ver) (\d{1,2})s(?= |[.,;!?)]|$)(?! (?:timeout|ago|left|remaining)\b)", _read_ages),
+    (
+        r"([Uu]nder|[Oo]ver) (\d{1,2})s(?= |[.,;!?)]|$)"
+        r"(?! (?:timeout|ago|left|remaining|for \d{1,3} ?(?:s|m|h|min\w*))\b)",
+        _read_ages,
+    ),
 )
 DIGIT_RULES = compile_rules(
     (r"([1-9]\d?)x([1-9]\d?)s(?!\w)", _read_boards),
