@@ -126,7 +126,7 @@ class LanguageTable:
     per_nouns: frozenset[str] = frozenset()  # after the "/" of a counted noun: "3 fois/jour"
     ratio_word: str = ""  # between the numbers of "3:1"
     score_joint: str = ""  # between those of "Bahia 2 x 2 Santos"; "" reads a size
-    score_verbs: frozenset[str] = frozenset()  # before a score with the joint: "venceu por 4x1"
+    score_phrases: str = ""  # pattern of what is before a score with the joint: "venceu por 4x1"
     ratio_words: Mapping[str, str] = field(default_factory=dict)  # the same by the word before them
     signed_nouns: Mapping[str, str] = field(default_factory=dict)  # "-ans" is the "-" of "-26 ans"
     times: CountedNoun | None = None  # the x of "3x"
@@ -340,7 +340,6 @@ _WORD_SETS = (
     "hour_words",
     "opening_cues",
     "score_cues",
-    "score_verbs",
     "plural_adjectives",
     "counted_joints",
     "pronoun_cues",

@@ -110,8 +110,9 @@ class TableTimes:
         is_announced = previous in table.hour_words or previous in self._weekday_names
         is_announced = is_announced or self._is_lone_hour(scan, match)
         is_announced = is_announced or previous.startswith(self._opening_cues)
-        is_announced = is_announced or self._is_after_opening(scan, match.start())
-        if self._is_counted(scan, match) or not is_announced:
+        is_opening = self._opening_behind.search(scan.view, max(0, match.start() - 60), match.start())
+        is_after_day = self._is_alone(scan, match) and self._is_after_opening(scan, match.start())
+        if self._is_counted(scan, match) or not (is_announced or is_opening or is_after_day):
             return None
         if not joint and previous != table.time_range_opening:
             previous = open_range(scan, table, table.time_range_opening, match.start())
@@ -138,10 +139,8 @@ class TableTimes:
     def _is_lone_hour(self, scan: ScanState, match: re.Match[str]) -> bool:
         """Whether the word before a number tells that it is an hour, and no noun follows."""
         noun = scan.next_word(match.end()).lower()
-        is_alone = not noun or noun in self._table.function_words
-        is_alone = is_alone or scan.next_visible(match.end()) in ".,;!?)"
         previous, table = scan.context.previous_word, self._table
-        return is_alone and (
+        return self._is_alone(scan, match) and (
             previous in self.lone_hour_cues
             or (
                 previous in table.hour_cues
@@ -149,6 +148,12 @@ class TableTimes:
                 and self._is_after_opening(scan, match.start())
             )
         )
+
+    def _is_alone(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether no noun follows a number."""
+        noun = scan.next_word(match.end()).lower()
+        is_last = not noun or noun in self._table.function_words
+        return is_last or scan.next_visible(match.end()) in ".,;!?)"
 
     def _is_after_opening(self, scan: ScanState, at: int) -> bool:
         """Whether the number at ``at`` stands after "czynne do" or after a weekday: "pt. do 14"."""

@@ -33,10 +33,8 @@ class TableFractions:
         self._unit_plurals = table.unit_plurals
         self._unit_words = {form: unit for unit in table.units.values() for form in unit.forms}
         forms = {form for written in table.fractions.values() for form in written.split("|")}
-        verbs = any_of(table.score_verbs) or "(?!)"
-        self._score_behind = PatternBehind(
-            rf"(?i:\b(?:{verbs}))(?: [^\W\d_]{{1,12}}){{0,3}} \Z|\d ?x ?\d{{1,2}} \(\Z"
-        )
+        phrases = table.score_phrases or "(?!)"
+        self._score_behind = PatternBehind(rf"\b(?i:{phrases}) \Z|\d ?x ?\d \(\Z")
         self._articles = frozenset(form.split()[0] for form in forms if " " in form)
         cues = any_of(table.slash_words)
         self._slash_cue = re.compile(rf"(?<!\w)((?i:{cues}))\.? [^,;.!?]{{0,40}}\Z") if cues else None
@@ -69,7 +67,7 @@ class TableFractions:
             ),
             (
                 rf"(?P<over>\d)(?: x |x)(?P<under>\d)(?!\w|[.,]\d| ?(?:{self._patterns.units}){end})"
-                if table.score_verbs
+                if table.score_phrases
                 else "(?!)",
                 self._read_announced_score,
             ),

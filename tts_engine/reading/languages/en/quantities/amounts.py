@@ -42,9 +42,10 @@ _STATUS_BEHIND = PatternBehind(
     r"(?: HTTP)? \Z|→ \Z|\b(?:WARN(?:ING)?|ERROR)\b[^.;!?]{0,30} \Z",
     re.IGNORECASE,
 )
-# "chmod 755", "kill -9 4312", "errno 111", "sshd[811]"
+# "chmod 755", "kill -9 4312", "errno 111", "sshd[811]", "ssh -p 2222"
 _TYPED_BEHIND = PatternBehind(
     r"\b(?:chmod|umask)(?: -\w{1,5}){0,3} \Z|\bp?kill(?:all)?(?: -\w{1,8}){0,2} \Z|[a-z]\[\Z"
+    r"|(?:\A|[ `])(?:-p|--port|--pid)[ =]\Z"
 )
 _BILL_BEHIND = PatternBehind(r"\b(?:H\.?B|S\.?B|A\.?B|H\.?R|NGC)\.? \Z")
 _COUNT_BEHIND = re.compile(r"\d [a-z]{3,12} \Z")
@@ -104,7 +105,7 @@ def _read_integer(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _is_typed(scan: ScanState, match: re.Match[str]) -> bool:
-    """Whether a number is the mode of "chmod 755" or the process of "kill -9 4312" or "sshd[811]"."""
+    """Whether a number is the mode of "chmod 755", the process of "kill -9 4312" or the port of "-p 2222"."""
     is_long = len(match.group()) >= _MIN_TYPED
     return is_long and _TYPED_BEHIND.search(scan.view, match.start()) is not None
 
@@ -212,10 +213,11 @@ def _read_age(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_ports(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "80:8080", a port and that which it is mapped to."""
-    ENGLISH_SPELLER.spell(scan, *match.span(1))
-    scan.emit("to", match.end(1), match.start(2))
-    ENGLISH_SPELLER.spell(scan, *match.span(2))
+    """Read "80:8080" and "8080:80", a port and that which it is mapped to."""
+    first, second = (1, 2) if match.group(1) else (3, 4)
+    ENGLISH_SPELLER.spell(scan, *match.span(first))
+    scan.emit("to", match.end(first), match.start(second))
+    ENGLISH_SPELLER.spell(scan, *match.span(second))
     scan.context.note_number()
     return match.end()
 
@@ -393,7 +395,7 @@ DIGIT_RULES = compile_rules(
     (r"(7[0-8]7)-(8|9|10|[2-9]00)(?![\w-])", _read_aircraft),
     (r"7[0-8]7(?= (?:MAX|Max|Dreamliner|jet|aircraft|plane|freighter)\b)", _read_aircraft_family),
     (r"(\d{1,3})[ -]?(?:y/?o|y\.o\.)(?!\w)", _read_age),
-    (r"(\d{2,5}):(\d{4,5})(?![\w:])", _read_ports),
+    (r"(\d{2,5}):(\d{4,5})(?![\w:])|(\d{4,5}):(22|25|53|80|443)(?![\w:])", _read_ports),
     (r"(\d{1,3}):(\d{1,3})(?![\w:])", _read_ratio),
     # "2.1.3", "192.168.1.1"
     (r"\d{1,5}(?:\.\d{1,5}){2,5}(?!\w|\.\d)", ENGLISH_SPELLER.read_version),
