@@ -42,30 +42,30 @@ $(VENV)/.installed+%: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[$(subst +,$(comma),$*)]'
 	@touch $@ $(VENV)/.installed
 
-# The tests of the networks and of the engine compute: two processes run them, of the lowest priority, and their tests may
-# take longer. At the same time four processes run the others, which mostly wait for the clock. With RERUN=1, as in CI, those
-# of the latter that fail are run once more, as other programs may have had the machine.
+# The tests of the networks and of the engine compute: two processes run them, which give way to others. At the same time
+# four processes run the other tests, which mostly wait for the clock. With RERUN=1, as in CI, those that fail are run once
+# more, as other programs may have had the machine.
 RERUN ?=
 COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
 # Of developers' measurements, of the check of a card, on a processor, and of training to the end: no part of what is
 # served.
 NIGHTLY_TESTS := tests/gpu_check tests/models/cosyvoice/training/test_learning.py $(addprefix tests/benches/,\
 	cosyvoice mix xtts voices ways_in routing test_word_errors.py test_transcript_scoring.py test_pipecat_calls.py)
-WITHOUT = $(addprefix --ignore=,$1)
-PYTEST  = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder $(MARKED)
+without = $(addprefix --ignore=,$1)
+PYTEST  = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+pytest  = $(PYTEST) $1 || { [ -n "$(RERUN)" ] && $(PYTEST) $1 -n 0 --last-failed --last-failed-no-failures none; }
 
 # MARKED chooses among the tests.
 MARKED ?=
 .PHONY: computing-tests other-tests
-computing-tests: LOG := $(VENV)/computing-tests.log
+computing-tests: LOG  := $(VENV)/computing-tests.log
+computing-tests: TIME := -o timeout=1200 -o faulthandler_timeout=1250
 computing-tests: $(TEST_STAMP)
-	@nice -n 19 $(PYTEST) -n 2 -o cache_dir=.pytest_cache/computing -o timeout=1200 -o faulthandler_timeout=1250 \
-		$(COMPUTING_TESTS) $(call WITHOUT,$(NIGHTLY_TESTS)) >$(LOG) 2>&1; code=$$?; cat $(LOG); exit $$code
+	@renice -n 5 $$$$ >/dev/null; { $(call pytest,-n 2 $(MARKED) $(TIME) -o cache_dir=.pytest_cache/computing \
+		$(COMPUTING_TESTS) $(call without,$(NIGHTLY_TESTS))); } >$(LOG) 2>&1; code=$$?; cat $(LOG); exit $$code
 
-other-tests: TESTS = $(call WITHOUT,$(COMPUTING_TESTS) $(NIGHTLY_TESTS))
 other-tests: $(TEST_STAMP)
-	@$(PYTEST) -n 4 $(TESTS) || \
-		{ [ -n "$(RERUN)" ] && $(PYTEST) --last-failed --last-failed-no-failures none $(TESTS); }
+	@$(call pytest,-n 4 $(MARKED) $(call without,$(COMPUTING_TESTS) $(NIGHTLY_TESTS)))
 
 run_tests = $(MAKE) --no-print-directory --keep-going --jobs=2 MARKED='$1' computing-tests other-tests
 
