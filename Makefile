@@ -42,35 +42,27 @@ $(VENV)/.installed+%: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[$(subst +,$(comma),$*)]'
 	@touch $@ $(VENV)/.installed
 
-# The tests of the networks and of the engine compute: two processes run them, which give way to others. At the same time
-# four processes run the other tests, which mostly wait for the clock. With RERUN=1, as in CI, those that fail are run once
-# more, as other programs may have had the machine.
+# Two processes run the tests of the networks and of the engine, which compute. Then four run the others, which mostly
+# wait for the clock: with RERUN=1, as in CI, those that fail are run once more, alone, as other programs may have had the
+# machine.
 RERUN ?=
+RUN_AGAIN = $(if $(RERUN),$(BIN)/python -m pytest --last-failed --last-failed-no-failures none,false)
 COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
-# Of developers' measurements, of the check of a card, on a processor, and of training to the end: no part of what is
-# served.
-NIGHTLY_TESTS := tests/gpu_check tests/models/cosyvoice/training/test_learning.py $(addprefix tests/benches/,\
+# Of developers' measurements, of the check of a card, on a processor, of training to the end, and of the recipes of the
+# voices: no part of what is served.
+NIGHTLY_TESTS := tests/gpu_check tests/models/cosyvoice/training/test_learning.py tests/telephone_decoder \
+	tests/small_voice/test_small_voice.py $(addprefix tests/benches/,\
 	cosyvoice mix xtts voices ways_in routing test_word_errors.py test_transcript_scoring.py test_pipecat_calls.py)
-without = $(addprefix --ignore=,$1)
-PYTEST  = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
-pytest  = $(PYTEST) $1 || { [ -n "$(RERUN)" ] && $(PYTEST) $1 -n 0 --last-failed --last-failed-no-failures none; }
 
-# MARKED chooses among the tests.
-MARKED ?=
-.PHONY: computing-tests other-tests
-computing-tests: LOG  := $(VENV)/computing-tests.log
-computing-tests: TIME := -o timeout=1200 -o faulthandler_timeout=1250
-computing-tests: $(TEST_STAMP)
-	@renice -n 5 $$$$ >/dev/null; { $(call pytest,-n 2 $(MARKED) $(TIME) -o cache_dir=.pytest_cache/computing \
-		$(COMPUTING_TESTS) $(call without,$(NIGHTLY_TESTS))); } >$(LOG) 2>&1; code=$$?; cat $(LOG); exit $$code
-
-other-tests: $(TEST_STAMP)
-	@$(call pytest,-n 4 $(MARKED) $(call without,$(COMPUTING_TESTS) $(NIGHTLY_TESTS)))
-
-run_tests = $(MAKE) --no-print-directory --keep-going --jobs=2 MARKED='$1' computing-tests other-tests
+# The second run starts whatever the first gives; the target fails if either does.
+OTHER_TESTS := $(addprefix --ignore=,$(COMPUTING_TESTS) $(NIGHTLY_TESTS))
+run_tests = failed=0; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile $1 $(COMPUTING_TESTS) $(addprefix --ignore=,$(NIGHTLY_TESTS)) || failed=1; \
+	$(BIN)/python -m pytest -n 4 --dist loadfile $1 $(OTHER_TESTS) || $(RUN_AGAIN) $1 $(OTHER_TESTS) || failed=1; \
+	exit $$failed
 
 test: $(TEST_STAMP) ## run the tests but for the long ones
-	@echo "The tests take about 5 minutes on two cores, and the report of the first part comes at the end. Those marked slow are left out; make test-all runs them too."
+	@echo "The tests take about 5 minutes on two cores. Those marked slow are left out; make test-all runs them too."
 	$(call run_tests,-m "not slow")
 
 test-all: $(TEST_STAMP) ## run all tests but the nightly ones, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,otel,test-chart,test-voices,triton,train skips the fewest

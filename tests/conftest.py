@@ -43,12 +43,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 T = TypeVar("T")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that have slow tests, so that no process is left alone with one at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
-
-
 def pytest_collection_finish() -> None:
     """Exempt what pytest has collected from garbage collection: each full one would take a second longer."""
     gc.collect()

@@ -102,7 +102,7 @@ def test_a_full_disk_is_reported_before_anything_is_written(
     usage = type(shutil.disk_usage("/"))(10**10, 9 * 10**9, 10**9)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     assert run("random", tmp_path / "full", "--size", "full") == 1
-    assert "1.0 GB are free, 2.6 GB are needed" in capsys.readouterr().err
+    assert "1.0 GB are free, 3.1 GB are needed" in capsys.readouterr().err
     assert list((tmp_path / "full").iterdir()) == []
 
 
