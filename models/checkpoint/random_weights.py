@@ -7,6 +7,7 @@ Source: the weight rule in tests/golden/data/README.md; the keys of FunAudioLLM/
 """
 
 import math
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,12 @@ ROTARY_KEY_SUFFIX = "rotary_embed.inv_freq"
 
 _GAIN_KEY_SUFFIXES = (".original0", ".alpha")  # of weight norm, of the Snake activation
 _ROTARY_BASE = 10000.0
+
+
+def unit_noise(shape: Sequence[int], salt: str) -> Float:
+    """Standard normal numbers, the same for the same salt."""
+    generator = np.random.Generator(np.random.PCG64(zlib.crc32(salt.encode())))
+    return generator.standard_normal(shape, dtype=np.float32)
 
 
 def scale_for_key(key: str, drawn: Float) -> Float:

@@ -182,10 +182,11 @@ class Gateway:
         return ticks / 100
 
 
-async def _sip_call(phone: SipTestPhone, gateway: Gateway, port: int) -> tuple[CallEnd, str]:
-    """Call; return the end of the call, and why it failed."""
+# Each begins a call, and returns its end and what is heard. They raise ConnectionError if it is refused.
+async def _sip_call(phone: SipTestPhone, gateway: Gateway) -> tuple[CallEnd, PacketTimes]:
+    ear = RtpEar()
     description = phone.describe(codecs="0").replace(
-        f" {phone.rtp.address[1]} ".encode(), f" {port} ".encode()
+        f" {phone.rtp.address[1]} ".encode(), f" {ear.address[1]} ".encode()
     )
     session = phone.call(gateway.sip_port, description=description)
     listener = session.listener
@@ -193,15 +194,18 @@ async def _sip_call(phone: SipTestPhone, gateway: Gateway, port: int) -> tuple[C
     async with asyncio.timeout(20):
         while not listener.events:
             await asyncio.sleep(0.001)
-    first = listener.events[0]
-    return session.hang_up, "" if listener.names()[0] == "answered" else str(first)
+    if listener.names()[0] != "answered":
+        raise ConnectionError(str(listener.events[0]))
+    return session.hang_up, ear.times
 
 
-async def _rtp_call(client: httpx.AsyncClient, port: int) -> tuple[CallEnd, str]:
-    answer = await client.post("/v1/calls", json={"over": "rtp", "peer": f"127.0.0.1:{port}"})
-    call = answer.json().get("call")
-    why = "" if answer.status_code == 201 else f"{answer.status_code} {answer.text[:80]}"
-    return lambda: client.delete(f"/v1/calls/{call}"), why
+async def _rtp_call(client: httpx.AsyncClient) -> tuple[CallEnd, PacketTimes]:
+    ear = RtpEar()
+    answer = await client.post("/v1/calls", json={"over": "rtp", "peer": f"127.0.0.1:{ear.address[1]}"})
+    if answer.status_code != 201:
+        raise ConnectionError(f"{answer.status_code} {answer.text[:80]}")
+    call = answer.json()["call"]
+    return lambda: client.delete(f"/v1/calls/{call}"), ear.times
 
 
 async def _audiosocket_call(gateway: Gateway) -> tuple[CallEnd, PacketTimes]:
@@ -211,7 +215,6 @@ async def _audiosocket_call(gateway: Gateway) -> tuple[CallEnd, PacketTimes]:
 
 
 async def _ari_call(ari: SimulatedAri) -> tuple[CallEnd, PacketTimes]:
-    """Let a caller enter the application; raises ConnectionError if the gateway sends it away."""
     channel = await ari.ring(f"1700.{uuid.uuid4()}")
     async with asyncio.timeout(20):
         while not (bridged := [one for one in ari.bridges.values() if channel.id in one]):
@@ -231,22 +234,18 @@ async def measure(way: str, calls: int, rate: float, seconds: float, gateway: Ga
     ends: list[CallEnd] = []
 
     async def one(phone: SipTestPhone, client: httpx.AsyncClient) -> None:
-        ear = RtpEar()
-        port, times = ear.address[1], ear.times
-        begun, why = time.monotonic(), ""
+        begun = time.monotonic()
         try:
             if way == "audiosocket":
                 end, times = await _audiosocket_call(gateway)
             elif way == "ari":
                 end, times = await _ari_call(gateway.ari)
             elif way == "sip":
-                end, why = await _sip_call(phone, gateway, port)
+                end, times = await _sip_call(phone, gateway)
             else:
-                end, why = await _rtp_call(client, port)
+                end, times = await _rtp_call(client)
         except (TimeoutError, OSError, httpx.HTTPError) as error:
-            why = repr(error)
-        if why:
-            result.failures[why] += 1
+            result.failures[repr(error)] += 1
             return
         result.answered.append(time.monotonic() - begun)
         ends.append(end)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ...bundle_files import BundleSize, TensorShape, TensorShapes
-from ...checkpoint.random_weights import ROTARY_KEY_SUFFIX, rotary_frequencies, scale_for_key
+from ...checkpoint.random_weights import ROTARY_KEY_SUFFIX, rotary_frequencies, scale_for_key, unit_noise
 from ..config import (
     QWEN_FOLDER,
     SPEAKER_WIDTH,
@@ -43,7 +43,6 @@ from .bundle import SPEAKER_ENCODER_FILE, speech_tokenizer_name
 from .random_settings import qwen_settings, yaml_settings
 from .random_speech_encoders import (
     encoder_weight_bytes,
-    random_numbers,
     random_speaker_encoder,
     random_speech_tokenizer,
 )
@@ -147,7 +146,7 @@ def _random_weights(
 def _random_weight(key: str, shape: TensorShape, salt: str) -> Tensor:
     if key.endswith(ROTARY_KEY_SUFFIX):
         return torch.from_numpy(rotary_frequencies(shape))
-    drawn = scale_for_key(key, random_numbers(shape, salt + key))
+    drawn = scale_for_key(key, unit_noise(shape, salt + key))
     for suffix, factor in _EXTRA_SCALES.items():
         if key.endswith(suffix):
             drawn *= np.float32(factor)
@@ -155,7 +154,7 @@ def _random_weight(key: str, shape: TensorShape, salt: str) -> Tensor:
 
 
 def _random_tensor(shape: TensorShape, salt: str) -> Tensor:
-    return torch.from_numpy(random_numbers(shape, salt))
+    return torch.from_numpy(unit_noise(shape, salt))
 
 
 def _write_encoders(folder: Path, config: CosyVoiceConfig, size: BundleSize, seed: int) -> None:

@@ -11,7 +11,6 @@ biases are left out); FunAudioLLM/CosyVoice@ace7c47 cosyvoice/cli/frontend.py:95
 """
 
 import math
-import zlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from ...bundle_files import BundleSize
+from ...checkpoint.random_weights import unit_noise
 from ..config import SPEAKER_WIDTH, CosyVoiceConfig, CosyVoiceVersion
 
 _FILTER_BANK_BANDS, _WHISPER_BANDS = 80, 128
@@ -44,7 +44,7 @@ def random_speaker_encoder(size: BundleSize, seed: int) -> onnx.ModelProto:
     """A speaker encoder: input (1, T, 80) -> output (1, 192)."""
     salt = f"{seed}/speaker"
     if size is BundleSize.TINY:
-        return speaker_encoder(random_numbers((_FILTER_BANK_BANDS, SPEAKER_WIDTH), salt))
+        return speaker_encoder(unit_noise((_FILTER_BANK_BANDS, SPEAKER_WIDTH), salt))
     graph = _Graph(salt)
     x, channels = graph.add("Transpose", "input", perm=[0, 2, 1]), _FILTER_BANK_BANDS
     for taps in (5, *[3] * _SPEAKER_LAYERS, 1):
@@ -66,7 +66,7 @@ def random_speech_tokenizer(size: BundleSize, config: CosyVoiceConfig, seed: int
         return _released_speech_tokenizer(_LAYERS[config.version], salt)
     graph = _Graph()  # four frames become the id whose random direction fits their mean best
     mean = graph.add("AveragePool", "feats", kernel_shape=[4], strides=[4])
-    directions = random_numbers((config.lm.codebook_size, _WHISPER_BANDS, 1), salt)
+    directions = unit_noise((config.lm.codebook_size, _WHISPER_BANDS, 1), salt)
     scores = graph.add("Conv", mean, graph.weight(directions))
     best = graph.add("ArgMax", scores, axis=1, keepdims=0)
     graph.add("Cast", best, to=TensorProto.INT32)
@@ -81,12 +81,6 @@ def encoder_weight_bytes(version: CosyVoiceVersion, size: BundleSize) -> int:
     tokenizer = _LAYERS[version] * block + 3 * (_WHISPER_BANDS + _WIDTH) * _WIDTH
     speaker = 3 * _SPEAKER_LAYERS * _SPEAKER_CHANNELS**2 + _SPEAKER_CHANNELS * _POOLED
     return 4 * (tokenizer + speaker)
-
-
-def random_numbers(shape: Sequence[int], salt: str) -> NDArray[np.float32]:
-    """Standard normal numbers, the same for the same salt."""
-    generator = np.random.Generator(np.random.PCG64(zlib.crc32(salt.encode())))
-    return generator.standard_normal(shape, dtype=np.float32)
 
 
 def _released_speech_tokenizer(layers: int, salt: str) -> onnx.ModelProto:
@@ -170,7 +164,7 @@ class _Graph:
     def random(self, shape: tuple[int, ...]) -> str:
         """Add a random kernel, (out, in, taps), or matrix, (in, out); it keeps the size of its inputs."""
         fan_in = shape[0] if len(shape) == 2 else math.prod(shape[1:])
-        drawn = random_numbers(shape, f"{self._salt}/{len(self._weights)}")
+        drawn = unit_noise(shape, f"{self._salt}/{len(self._weights)}")
         drawn *= np.float32(fan_in**-0.5)
         return self.weight(drawn)
 

@@ -22,7 +22,17 @@ from . import (
     weekdays,
     words,
 )
-from .quantities import amounts, masked_numbers, money, number_pairs, plural_numbers, sizes, slashes, units
+from .quantities import (
+    amounts,
+    durations,
+    masked_numbers,
+    money,
+    number_pairs,
+    plural_numbers,
+    sizes,
+    slashes,
+    units,
+)
 from .quantities import number_words as numbers
 from .spelling import CALL_WORDS_ROW, ENGLISH_SPELLER, HOST_ROWS, PATH_ROWS
 from .word_context import note_english_word, read_as
@@ -343,13 +353,14 @@ _DIGIT_RULES = (
     *citations.DIGIT_RULES,
     *codes.GROUPED_DIGIT_RULES,
     *carrier_codes.DIGIT_RULES,
-    *units.CLOCK_DURATION_RULES,
+    *durations.CLOCK_RULES,
     *slashes.SCORE_LINE_RULES,
     *dates.DIGIT_RULES,
     *money.DIGIT_RULES,
     *sizes.DIGIT_RULES,
     *slashes.DIGIT_RULES,
     *plural_numbers.DIGIT_RULES,
+    *durations.DIGIT_RULES,
     *units.DIGIT_RULES,
     *amounts.DIGIT_RULES,
     *codes.FALLBACK_RULES,

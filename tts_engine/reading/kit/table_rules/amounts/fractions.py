@@ -33,8 +33,7 @@ class TableFractions:
         self._unit_plurals = table.unit_plurals
         self._unit_words = {form: unit for unit in table.units.values() for form in unit.forms}
         forms = {form for written in table.fractions.values() for form in written.split("|")}
-        phrases = table.score_phrases or "(?!)"
-        self._score_behind = PatternBehind(rf"\b(?i:{phrases}) \Z|\d ?x ?\d \(\Z")
+        self._score_behind = PatternBehind(rf"\b(?i:{table.score_phrases}) \Z|\d ?x ?\d \(\Z")
         self._articles = frozenset(form.split()[0] for form in forms if " " in form)
         cues = any_of(table.slash_words)
         self._slash_cue = re.compile(rf"(?<!\w)((?i:{cues}))\.? [^,;.!?]{{0,40}}\Z") if cues else None
@@ -65,12 +64,7 @@ class TableFractions:
                 rf"(?P<over>\d{{1,2}}) ?[x–-] ?(?P<under>\d{{1,2}})(?= [A-Z][{SMALL_LETTERS}])",
                 self._read_score,
             ),
-            (
-                rf"(?P<over>\d)(?: x |x)(?P<under>\d)(?!\w|[.,]\d| ?(?:{self._patterns.units}){end})"
-                if table.score_phrases
-                else "(?!)",
-                self._read_announced_score,
-            ),
+            *self._announced_score_rows(),
             *self._size_rows(),
             (rf"(?!0x){decimal}x(?=\d{{1,4}}(?![\dA-Z]))", self._read_times_of),
             (
@@ -88,6 +82,14 @@ class TableFractions:
     def letter_row(self) -> RuleRow:
         """Return the rule of the "x" of a size."""
         return r"x(?= ?\d)", self._read_by
+
+    def _announced_score_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rule of "venceu por 4x1"."""
+        if not self._table.score_phrases:
+            return ()
+        end, unit = self._patterns.end, self._patterns.units
+        score = rf"(?P<over>\d)(?: x |x)(?P<under>\d)(?!\w|[.,]\d| ?(?:{unit}){end})"
+        return ((score, self._read_announced_score),)
 
     def _size_rows(self) -> tuple[RuleRow, ...]:
         """Return the rule of "60 × 40 × 30 cm"."""
