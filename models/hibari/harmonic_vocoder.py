@@ -29,7 +29,6 @@ from functools import cache
 from typing import Protocol
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 SAMPLE_RATE = 24_000
@@ -274,10 +273,13 @@ def _source(
     first = state.frame - DELAY_FRAMES + len(state.pulses)
     new, phase = _pulses(f0, first, state.frame + frames + 1, state.phase, band)
     pulses = np.concatenate([state.pulses, new])
-    voiced = np.asarray(sliding_window_view(pulses.any(axis=1), _BLOCKS).any(axis=1))
-    analysis = _ANALYSIS[:: band.decimation]
-    windows = sliding_window_view(pulses.reshape(-1), band.window)[:: band.hop][voiced]
-    source = np.fft.rfft(windows * analysis, axis=1, norm="forward")[:, : band.bins]
+    pulsed = np.asarray(pulses.any(axis=1))
+    voiced = pulsed[: 1 - _BLOCKS].copy()
+    for block in range(1, _BLOCKS):
+        voiced |= pulsed[block : block + frames]
+    windows = np.concatenate([pulses[block : block + frames][voiced] for block in range(_BLOCKS)], axis=1)
+    windows *= _ANALYSIS[:: band.decimation]
+    source = np.fft.rfft(windows, axis=1, norm="forward")[:, : band.bins]
     return (
         voiced,
         source.astype(np.complex64, copy=False),
@@ -290,7 +292,7 @@ def _pulses(f0: Float, first: int, stop: int, phase: float, band: Band) -> tuple
 
     All its harmonics have amplitude 1: sum cos(h t) = sin((H + 1/2) t) / (2 sin(t / 2)) - 1/2.
     """
-    blocks = np.arange(first - 1, stop + 1).clip(0, len(f0) - 1)
+    blocks = np.minimum(np.maximum(np.arange(first - 1, stop + 1), 0), len(f0) - 1)
     frequency = _interpolate(f0[blocks], band.decimation)
     voiced = frequency > _UNVOICED_BELOW_HZ
     np.maximum(frequency, _UNVOICED_BELOW_HZ, out=frequency)

@@ -62,7 +62,7 @@ _MAKERS = (
     "../onnx_graphs/exact_products.py",
 )
 TELEPHONE_WEIGHTS = "telephone_decoder.npz"
-_TELEPHONE_SHA256 = "97a548843a7aaa8a0dc4d26f5fa9e77235f8c0d83d571614aa584c9743998fa4"
+_TELEPHONE_SHA256 = "d0c100db7442166d0ae4f1e4d9e670b0500f23d2a241f5c95d8bff9330129551"
 _WEIGHTS_KEY = '"weights":{"'
 # "feature":{"tag":weight,...}; a quoted feature may hold escapes and braces, a table holds neither.
 _ENTRY = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)":(\{[^{}]*\})')

@@ -7,13 +7,15 @@ last checkpoint.
 import argparse
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from small_voice.optimise import Schedule
 from telephone_decoder import export, listen, speed
 from telephone_decoder.losses import log_spectral_distance_db
+from telephone_decoder.quantise import FRAMES
 from telephone_decoder.student import Student, StudentSize
-from telephone_decoder.teacher import record
+from telephone_decoder.teacher import Lessons, record
 from telephone_decoder.train import held_out_batches, train, with_weights
 
 SIZES = {
@@ -47,7 +49,8 @@ def write(out: Path, checkpoint: Path, name: str) -> None:
 
 def _report(out: Path, student: Student) -> None:
     path = out / WEIGHTS
-    digest = export.write(student, path)
+    hidden = Lessons.read(out / "lessons", slice(1)).hidden[:FRAMES].astype(np.float32)
+    digest = export.write(student, hidden, path)
     distance = log_spectral_distance_db(student, held_out_batches(out, student.size))
     print(f"{path}: SHA-256 {digest}")
     print(

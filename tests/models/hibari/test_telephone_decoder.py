@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from shared.audio.speech_level import active_speech_level
 from vivavoce.models.hibari import prepared_files
 from vivavoce.models.hibari.decoder import FullBandDecoder, TelephoneDecoder
+from vivavoce.models.hibari.decoder_layout import TelephoneLayout
 from vivavoce.models.hibari.harmonic_vocoder import TELEPHONE_BAND, Band
 from vivavoce.models.hibari.prepared_files import PreparedFiles
+from vivavoce.models.hibari.telephone_graph import read_weights
 from vivavoce.models.hibari.voice import EncodedLine, HibariVoice, is_finished, word_times
 from vivavoce.models.phonemes.english_ipa import SpelledWord
 
@@ -161,6 +163,15 @@ def test_speech_ends_within_15_ms_after_the_last_sound(voice: HibariVoice) -> No
         samples = np.concatenate(render(voice, encode(voice, sentence)))
         audible = np.flatnonzero(np.abs(samples) > 10 ** (-50 / 20))
         assert len(samples) - audible[-1] <= 0.015 * TELEPHONE_BAND.sample_rate
+
+
+def test_two_products_of_its_integers_fit_into_16_bits() -> None:
+    weights = read_weights(WEIGHTS.read_bytes())
+    products = [weight for name, weight in weights.items() if name.endswith("_weight")]
+    assert len(products) == 2 + 2 * TelephoneLayout.BLOCKS
+    for weight in products:
+        assert weight.dtype == np.int8
+        assert 2 * 255 * np.abs(weight.astype(int)).max() <= np.iinfo(np.int16).max
 
 
 @pytest.mark.parametrize("damage", ["other content", "no file"])
