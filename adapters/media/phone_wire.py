@@ -88,10 +88,15 @@ class CallerAudioQueue:
     def begin_tick(self) -> None:
         """Pass on as much of the waiting audio as a tick may."""
         self._room_s = _TICK_S
-        self._pass_on()
+        if self._waiting:
+            self._pass_on()
 
     def receive_audio(self, pcm: bytes, sample_rate: int) -> None:
         """Pass on s16le mono audio, or queue what is too much for this tick."""
+        if not self._waiting and (seconds := len(pcm) / (2 * sample_rate)) <= self._room_s:  # nearly always
+            self._room_s -= seconds
+            self._listener.receive_audio(pcm, sample_rate)
+            return
         size = 2 * round(_TICK_S * sample_rate)
         for start in range(0, len(pcm), size):
             self._waiting.append((pcm[start : start + size], sample_rate))
