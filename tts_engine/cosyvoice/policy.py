@@ -12,6 +12,9 @@ from ..backends.voice_kind import require_onnx_device
 from ..errors import BadRequest, MissingExtra
 from ..voice_kit.policy import DecodingPolicy, require_device
 
+# Of policies that state no other. A bench of random weights sets a lower bound in its server's process.
+SPEECH_LENGTH = SpeechLengthRule()
+
 
 class Interleave(Enum):
     """Order of text and speech in the language model."""
@@ -31,7 +34,7 @@ class CosyVoicePolicy(DecodingPolicy):
     interleave: Interleave = Interleave.BISTREAM
     flow: FlowPolicy = field(default_factory=FlowPolicy)
     # Bounds of speech ids for each text id of a sentence.
-    length: SpeechLengthRule = field(default_factory=SpeechLengthRule)
+    length: SpeechLengthRule = field(default_factory=lambda: SPEECH_LENGTH)
     # Ids in the language model's memory of a session; a page costs nothing until it is written.
     lm_context_ids: int = 6144
     # Text ids of one sentence; a longer one is spoken as several. Upstream splits at 80.

@@ -20,11 +20,17 @@ from .report import BenchFailed
 READY_TIMEOUT_S = 120.0  # to load and cut the voice for the first time on a slow machine
 _END_TIMEOUT_S = 30.0
 _READY_LINE = re.compile(r"HTTP on (http://\S+?),")
+# Of CosyVoice, at most: what the interleave of text and speech gives by itself, 15 for 5.
+MAX_SPEECH_IDS_A_TEXT_ID = 3
 _SERVE = (
     "from vivavoce.gateway import engine_opening; from vivavoce.gateway.cli.main import main; import sys; "
     "engine_opening.KEPT_SPEECH_BYTES = 0; "  # the texts are few and come again; what a client says is new
     "sys.argv[1:1] = 'serve --http-port 0 --audiosocket-port 0 --agent none --log-level WARNING'.split(); "
     "main()"
+)
+_END_SPEECH = (
+    "from vivavoce.tts_engine.cosyvoice import policy; "
+    f"policy.SPEECH_LENGTH = policy.SpeechLengthRule(max_ratio={MAX_SPEECH_IDS_A_TEXT_ID}); "
 )
 # Computes for a share of every 10 ms, as long as the process that started it lives.
 _NEIGHBOUR = """
@@ -51,15 +57,17 @@ def run_neighbour(cores: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def run_server_process(*flags: str) -> Iterator[str]:
+def run_server_process(*flags: str, ends_speech: bool = False) -> Iterator[str]:
     """Run ``vivavoce serve`` on free ports and yield its URL; ``flags`` are appended to the command.
 
-    Raises BenchFailed when the server ends or prints no address within ``READY_TIMEOUT_S``.
+    ends_speech: whether CosyVoice speaks ``MAX_SPEECH_IDS_A_TEXT_ID``, for random weights, which do not end a
+    sentence. Raises BenchFailed when the server ends or prints no address within ``READY_TIMEOUT_S``.
     """
+    program = _END_SPEECH + _SERVE if ends_speech else _SERVE
     with (
         tempfile.TemporaryFile("w+") as log,  # a pipe that nobody reads would stop the server
         subprocess.Popen(
-            [sys.executable, "-c", _SERVE, *flags], stdout=subprocess.PIPE, stderr=log, text=True
+            [sys.executable, "-c", program, *flags], stdout=subprocess.PIPE, stderr=log, text=True
         ) as process,
     ):
         try:

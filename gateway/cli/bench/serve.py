@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from .api_clients import SpeechApi
 from .bundle_weights import BenchWeights
-from .processes import run_server_process
+from .processes import MAX_SPEECH_IDS_A_TEXT_ID, run_server_process
 from .report import BenchFailed, BenchFigure, BenchReport
 from .requests.cloning import (
     CloningScenario,
@@ -98,18 +98,22 @@ def measure_scenarios(
     bundle: Path | None = None,
     size: str | None = None,
     device: str = "auto",
+    ends_speech: bool = False,
 ) -> BenchReport:
     """Start a server that clones voices and measure the scenarios; raises BenchFailed and BundleError.
 
-    reference: None: what the packaged voice says.
+    reference: None: what the packaged voice says. ends_speech: as of ``run_server_process``, for a bundle
+    whose weights are random; those that are made for the bench always are.
     """
     figures: list[BenchFigure] = []
     reference = reference or asyncio.run(packaged_reference())
+    ends_speech = ends_speech or bundle is None
     with BenchWeights(bundle, size or "full").folder() as folder, TemporaryDirectory() as temporary:
         config = Path(temporary) / "vivavoce.toml"
         config.write_text(f'[voices]\nstore = "{temporary}/voices"\n', encoding="utf-8")
-        flags = ("--config", str(config), "--bundle", str(folder), "--device", device)
-        with run_server_process(*flags, "--max-streams", str(max(1, load.concurrency))) as url:
+        flags = ["--config", str(config), "--bundle", str(folder), "--device", device]
+        flags += ["--max-streams", str(max(1, load.concurrency))]
+        with run_server_process(*flags, ends_speech=ends_speech) as url:
             for scenario in scenarios:
                 figures += asyncio.run(scenario_figures(url, scenario, reference, load))
     voice = str(bundle or f"random weights, {size or 'full'}")
@@ -118,6 +122,7 @@ def measure_scenarios(
         "device": device,
         "requests": load.requests,
         "recording": reference.name,
+        "speech": f"ended after {MAX_SPEECH_IDS_A_TEXT_ID} ids a text id" if ends_speech else "to its end",
     }
     return BenchReport("serve", tuple(figures), settings)
 

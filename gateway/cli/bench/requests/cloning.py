@@ -236,8 +236,13 @@ async def _ask(
 def _figures(name: str, answers: Sequence[ScenarioAnswer]) -> list[BenchFigure]:
     firsts = [1_000 * one.first_packet_s for one in answers]
     factor = percentile([one.took_s / one.audio_s for one in answers], 50)
+    audio_s = percentile([one.audio_s for one in answers], 50)
     waits = [
         BenchFigure(f"{name}: first packet, p{percent}", percentile(firsts, percent), "ms")
         for percent in (50, 95)
     ]
-    return [*waits, BenchFigure(f"{name}: real-time factor, p50", factor, "")]
+    return [
+        *waits,
+        BenchFigure(f"{name}: real-time factor, p50", factor, ""),
+        BenchFigure(f"{name}: audio of a request, p50", audio_s, "s"),
+    ]

@@ -1,6 +1,7 @@
 """The cloning scenarios of the serve bench, against a server of tones that keeps voices."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from benches.cosyvoice.upstream_scenarios import upstream_figures
 from shared.served_apis import TIMEOUT_S, serve_every_api
 from shared.training.recorded_voice import wav
+from vivavoce.gateway.cli.bench import processes, serve
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport
 from vivavoce.gateway.cli.bench.requests.cloning import (
     SCENARIO_TEXTS,
@@ -20,6 +22,7 @@ from vivavoce.gateway.cli.bench.requests.cloning import (
 )
 from vivavoce.gateway.cli.main import main
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
+from vivavoce.tts_engine.cosyvoice import policy
 from vivavoce.tts_engine.voices.store import VoiceStore
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
@@ -50,7 +53,7 @@ def test_each_concurrency_is_measured_with_a_kept_voice_and_with_recordings(stor
         for level in (1, 2, 3):
             name = f"cross-lingual, {kind}, {level} at once"
             found = [figure for figure in figures if figure.name.startswith(name)]
-            assert len(found) == 3 and all(figure.value > 0 for figure in found)
+            assert len(found) == 4 and all(figure.value > 0 for figure in found)
     assert figures[-1].name == "cross-lingual: first packet saved by a cached voice"
 
 
@@ -65,6 +68,7 @@ def test_a_server_of_upstream_gets_a_recording_with_each_text(store: VoiceStore)
         "first packet, p50",
         "first packet, p95",
         "real-time factor, p50",
+        "audio of a request, p50",
     ]
 
 
@@ -86,6 +90,46 @@ def test_a_recording_of_the_user_is_sent_with_its_transcript(
     reference = references[0]
     assert (reference.transcript, reference.name) == ("渔船回来了。", "她.wav")
     assert np.abs(reference.samples - NOISE).max() <= 2
+
+
+@pytest.mark.parametrize(
+    ("has_bundle", "options", "ends_speech"),
+    [(False, {}, True), (True, {}, False), (True, {"ends_speech": True}, True)],
+)
+def test_speech_of_random_weights_is_ended(
+    has_bundle: bool,
+    options: dict[str, bool],
+    ends_speech: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[bool] = []
+
+    @contextlib.contextmanager
+    def run_server_process(*flags: str, ends_speech: bool) -> Iterator[str]:
+        asked.append(ends_speech)
+        yield ""
+
+    monkeypatch.setattr(serve, "run_server_process", run_server_process)
+    bundle = tmp_path if has_bundle else None
+    report = serve.measure_scenarios(
+        [], ScenarioLoad(1, 1), reference=Reference(NOISE), bundle=bundle, size="tiny", **options
+    )
+    assert asked == [ends_speech]
+    assert report.settings["speech"] == ("ended after 3 ids a text id" if ends_speech else "to its end")
+
+
+def test_the_program_that_ends_speech_bounds_the_ids_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "SPEECH_LENGTH", policy.SPEECH_LENGTH)
+    assert policy.CosyVoicePolicy().length.bounds(10) == (20, 200)
+    exec(processes._END_SPEECH)
+    assert policy.CosyVoicePolicy().length.bounds(10) == (20, 30)
+
+
+def test_speech_is_ended_of_scenarios_only(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "serve", "--end-speech"])
+    assert ended.value.code == 2 and "belongs to --scenario" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("options", ["--transcript x --scenario fast", "--recording x --scenario fast"])
