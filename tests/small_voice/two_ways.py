@@ -5,7 +5,8 @@
 At once, the flow renders a sentence in one chunk whose frames attend to all others. Both ways speak by torch
 on the processor, with the same seed and so of the same speech ids. Whisper tiny.en and Whisper base write
 down what they hear; of the kindest, a word is wrong if neither hears it. The interval of a difference is of
-the same sentences drawn anew, with all of their words (bootstrap).
+the same sentences drawn anew, with all of their words (bootstrap). A comparison that is ended goes on when it
+is given again with the same file.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +36,8 @@ UNSEEN_SEED = 2
 STREAMED, AT_ONCE = "streamed", "at once"
 JUDGES = ("tiny.en", "base", "kindest")
 _DRAWS = 10_000
+_LINES = 2 * len(listen.CHANNELS)  # of a sentence in a kept file
+_SPOKEN_TOGETHER = 20  # sentences that are spoken before they are heard
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,9 @@ class HeardSentence:
     wrong: tuple[int, int, int]  # as of JUDGES
 
 
+_load_base = cache(load_base)
+
+
 def speak(bundle: Path, sentences: Sequence[str]) -> dict[str, list[listen.Float]]:
     """The sentences each way, (N,) samples at 24 kHz."""
     at_once = CosyVoiceBackend.load(bundle, AT_ONCE_POLICY)
@@ -59,11 +66,21 @@ def speak(bundle: Path, sentences: Sequence[str]) -> dict[str, list[listen.Float
 
 def hear(sentences: Sequence[str], speech: dict[str, list[listen.Float]]) -> Iterator[HeardSentence]:
     """Each sentence of each way, as both recognisers hear it through each band."""
-    recognisers = (load_recogniser(), load_base())
+    recognisers = (load_recogniser(), _load_base())
     for index, text in enumerate(sentences):
         for way, said in speech.items():
             for band, channel in listen.CHANNELS.items():
                 yield _hear_one(way, band, text, channel(said[index]), recognisers)
+
+
+def read_kept(file: Path) -> list[HeardSentence]:
+    """What a file has of an earlier run, whole sentences only."""
+    lines = file.read_text("utf-8").splitlines(keepends=True) if file.exists() else []
+    whole = [json.loads(line) for line in lines if line.endswith("\n")]
+    kept = [
+        HeardSentence(**one | {"heard": tuple(one["heard"]), "wrong": tuple(one["wrong"])}) for one in whole
+    ]
+    return kept[: len(kept) // _LINES * _LINES]
 
 
 def _hear_one(
@@ -120,12 +137,15 @@ def main(show: Callable[[str], None] = print) -> None:
     arguments = parser.parse_args()
     seen = islice(world.sentences(SEED), SENTENCES)
     sentences = listen.unseen_sentences(arguments.sentences, UNSEEN_SEED, seen)
-    heard = []
+    heard = read_kept(arguments.keep)
     with arguments.keep.open("w", encoding="utf-8", buffering=1) as kept:
-        for one in hear(sentences, speak(arguments.bundle, sentences)):
-            heard.append(one)
-            kept.write(json.dumps(asdict(one)) + "\n")
-    words = sum(one.words for one in heard) // (2 * len(listen.CHANNELS))
+        kept.writelines(json.dumps(asdict(one)) + "\n" for one in heard)
+        for first in range(len(heard) // _LINES, len(sentences), _SPOKEN_TOGETHER):
+            batch = sentences[first : first + _SPOKEN_TOGETHER]
+            for one in hear(batch, speak(arguments.bundle, batch)):
+                heard.append(one)
+                kept.write(json.dumps(asdict(one)) + "\n")
+    words = sum(one.words for one in heard) // _LINES
     show(f"{len(sentences)} unseen sentences, {words} words:")
     for row in rows_of(heard):
         show(row)
