@@ -27,8 +27,8 @@ from ..agents import Agent
 from ..call import Call
 from ..call_options import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from ..legs.leg import CallServices, CallSettings, LegGroup
-from ..legs.phone_leg import PhoneLeg, end_phone_legs
 from ..transfers import CallTransfers
+from .phone_leg import PhoneLeg, end_phone_legs
 
 logger = logging.getLogger(__name__)
 

@@ -36,8 +36,8 @@ from ...call_options import (
     CallSpeechOptions,
 )
 from ...expected_calls import ExpectedCall, ExpectedCalls
+from ...kits.phone_leg import PhoneLeg, end_phone_legs
 from ...legs.leg import CallServices, CallSettings, LegGroup
-from ...legs.phone_leg import PhoneLeg, end_phone_legs
 from ...registry import CallRegistry
 from ...transfers import CallTransfers
 

@@ -35,7 +35,7 @@ from vivavoce.gateway.calls.events import (
     SpeechDiscarded,
     SpeechFinished,
 )
-from vivavoce.gateway.calls.legs.message_socket import MessageSocket
+from vivavoce.gateway.calls.kits.message_socket import MessageSocket
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.gateway.calls.ways_in.asterisk_websocket.sockets import connect_to_asterisk
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
@@ -290,7 +290,7 @@ def test_the_gateway_connects_to_an_asterisk_that_waits() -> None:
         async with serve(asterisk_http, "127.0.0.1", 0, subprotocols=["media"]) as listener:  # type: ignore[list-item]
             port = next(iter(listener.sockets)).getsockname()[1]
             url = f"ws://127.0.0.1:{port}/media/xyz"
-            calls = server.gateway.calls.host.websockets
+            calls = server.calls_of("asterisk_websocket")
             serving = asyncio.create_task(
                 calls.serve("asterisk", AsteriskStreamConnection(), open_socket, peer=url)
             )
@@ -323,7 +323,8 @@ def test_calls_end_at_shutdown() -> None:
 
     async def test(server: WebSocketCallServer) -> None:
         calls = [(await server.dial(peer))[1] for peer in peers]
-        await server.gateway.calls.host.websockets.aclose()
+        for way_in in ("asterisk_websocket", "media_streams"):
+            await server.calls_of(way_in).aclose()
         for call in calls:
             await server.wait_ended(call)
         assert len(server.gateway.calls.registry) == 0

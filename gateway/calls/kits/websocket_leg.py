@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, assert_never
 from uuid import uuid4
 
@@ -34,12 +34,11 @@ from ....adapters.playback.peer_playout import PeerClear, PeerCommand, PeerPlayo
 from ....adapters.unidentified_connections import UnidentifiedConnections
 from ....tts_engine.errors import Overloaded
 from ...background_tasks import cancel_and_wait
-from ...listening_sockets import limit_unidentified
 from ..agents import Agent, run_agent
 from ..call import Call
 from ..call_options import NO_OWNER, SILENT_S, UNKNOWN_CALLER, Caller, CallOwner
+from ..legs.leg import CallServices, CallSettings, LegCall, LegGroup
 from ..transfers import CallTransfers
-from .leg import CallServices, CallSettings, LegCall, LegGroup
 from .message_socket import MessageSocket, StreamOutbox
 
 logger = logging.getLogger(__name__)
@@ -65,11 +64,8 @@ class WebSocketLegServices:
     agent: Agent
     settings: CallSettings
     timeouts: WebSocketTimeouts
-    make_speech_detector: Callable[[], SpeechDetector] | None = None  # None: speech is not detected
-    # Sockets whose streams have not started; they take no places of calls.
-    unidentified: UnidentifiedConnections = field(
-        default_factory=lambda: limit_unidentified("WebSockets of calls")
-    )
+    make_speech_detector: Callable[[], SpeechDetector]
+    unidentified: UnidentifiedConnections  # whose streams have not started; they take no places of calls
 
 
 @dataclass(frozen=True, slots=True)

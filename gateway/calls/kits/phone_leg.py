@@ -10,8 +10,8 @@ from ....adapters.media.remote_media import RemoteMedia
 from ..agents import Agent, run_agent
 from ..call import Call
 from ..call_options import NO_OWNER, Caller, CallOwner
+from ..legs.leg import CallServices, CallSettings, LegCall, LegGroup
 from ..transfers import CallTransfers, DialPlanTransfers
-from .leg import CallServices, CallSettings, LegCall, LegGroup
 
 logger = logging.getLogger(__name__)
 
