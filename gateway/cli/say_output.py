@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from ...adapters import subtitles
-from ...adapters.audio.codecs import wav_header, wav_stream_header
+from ...adapters.audio.pcm import wav_header, wav_stream_header
 from ...adapters.audio.resample import resampler_to
 from ...tts_engine.chunk import Word
 from ...tts_engine.errors import BadRequest, VivavoceError
 
 if TYPE_CHECKING:  # imports FFmpeg, which samples do not need
-    from ...adapters.audio.encoders import Codec, Encoder
+    from ...adapters.audio.encoders import Codec
+    from ...adapters.audio.format_kind import Encoder
 
 CODECS: Final[dict[str, "Codec"]] = {
     ".wav": "wav",

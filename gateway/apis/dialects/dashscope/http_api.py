@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from .....adapters.audio.codecs import WAV_HEADER_BYTES, wav_header
+from .....adapters.audio.pcm import WAV_HEADER_BYTES, wav_header
 from .....adapters.dashscope.connection import MAX_FRAME_CHARACTERS
 from .....adapters.dashscope.events import SentenceBegin, SentenceEnd, SentenceSynthesis
 from .....adapters.dashscope.sentence_events import SentenceEventBuilder, billed_characters

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from .....adapters.audio.encoders import SAMPLE_RATES, AudioFormat, AudioLayout
+from .....adapters.audio.encoders import SAMPLE_RATES, AudioFormat
+from .....adapters.audio.format_kind import AudioLayout
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.stream_request import Delivery, DeliveryMode
 from ...shell.request_fields import CodecName, SpokenText, UploadedRecording

@@ -3,7 +3,8 @@
 import re
 from typing import Final
 
-from .....adapters.audio.encoders import AudioFormat, AudioLayout
+from .....adapters.audio.encoders import AudioFormat
+from .....adapters.audio.format_kind import AudioLayout
 from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
 from ...shell.model_names import ServiceNames

@@ -1,7 +1,4 @@
-"""G.722 and Opus, whose packets depend on those before: encoders and decoders of PyAV, one pair for a call.
-
-Source: ITU-T G.722, at 64 kbit/s; RFC 7587 (Opus: mono at one rate here, whatever the peer sends).
-"""
+"""Codecs of calls whose packets depend on those before: encoder and decoder of PyAV, one pair for a call."""
 
 from typing import Any, Literal
 
@@ -56,14 +53,3 @@ def _open(name: str, mode: Literal["r", "w"]) -> Any:
     from av import CodecContext
 
     return CodecContext.create(name, mode)
-
-
-def make_g722() -> AvCodecState:
-    """Return G.722."""
-    return AvCodecState("g722", "g722", 16_000, {})
-
-
-def make_opus(rate: int = 24_000) -> AvCodecState:
-    """Return Opus for speech, in packets of 20 ms. rate: Hz of the audio, one that Opus has."""
-    options = {"application": "voip", "frame_duration": "20", "b": "24000", "fec": "1", "packet_loss": "5"}
-    return AvCodecState("libopus", "libopus", rate, options)

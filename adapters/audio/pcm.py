@@ -1,17 +1,15 @@
-"""G.711 (µ-law and A-law) and L16 to and from s16le bytes, and headers of WAV files.
+"""Samples of 16 bits (s16le), and headers of the WAV files that hold them.
 
-Pure functions over bytes; they read no files and no sockets. Compressed formats are in ``encoders``.
+Pure functions over bytes; they read no files and no sockets.
 
-Source: ITU-T G.711; RFC 3551 section 4.5.11 (L16); Multimedia Programming Interface 1.0 (RIFF WAVE); RFC 2361
-(format tags).
+Source: Multimedia Programming Interface 1.0 (RIFF WAVE); RFC 2361 (format tags).
 """
 
-import audioop
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-_SAMPLE_BYTES: Final = 2
+SAMPLE_BYTES: Final = 2
 # Length field of a header that is written before the speech; players read to the end of the stream.
 _UNKNOWN_LENGTH: Final = 0xFFFFFFFF
 _RIFF: Final = Struct("<4sI4s")  # "RIFF", bytes that follow, "WAVE"
@@ -28,7 +26,7 @@ class WavEncoding:
     sample_bytes: int
 
 
-WAV_S16: Final = WavEncoding(0x0001, _SAMPLE_BYTES)  # little-endian, as all others
+WAV_S16: Final = WavEncoding(0x0001, SAMPLE_BYTES)  # little-endian, as all others
 WAV_FLOAT32: Final = WavEncoding(0x0003, 4)
 WAV_ALAW: Final = WavEncoding(0x0006, 1)
 WAV_ULAW: Final = WavEncoding(0x0007, 1)
@@ -36,39 +34,9 @@ WAV_ULAW: Final = WavEncoding(0x0007, 1)
 
 def require_whole_samples(pcm: bytes) -> bytes:
     """Return ``pcm`` unchanged; raises ValueError if its length is odd."""
-    if len(pcm) % _SAMPLE_BYTES:
+    if len(pcm) % SAMPLE_BYTES:
         raise ValueError(f"got {len(pcm)} bytes of 16-bit samples; the number must be even")
     return pcm
-
-
-def ulaw_encode(pcm: bytes) -> bytes:
-    """Encode s16le as G.711 µ-law, one byte a sample; raises ValueError for an odd number of bytes."""
-    return audioop.lin2ulaw(require_whole_samples(pcm), _SAMPLE_BYTES)
-
-
-def ulaw_decode(payload: bytes) -> bytes:
-    """Decode G.711 µ-law to s16le."""
-    return audioop.ulaw2lin(payload, _SAMPLE_BYTES)
-
-
-def alaw_encode(pcm: bytes) -> bytes:
-    """Encode s16le as G.711 A-law, one byte a sample; raises ValueError for an odd number of bytes."""
-    return audioop.lin2alaw(require_whole_samples(pcm), _SAMPLE_BYTES)
-
-
-def alaw_decode(payload: bytes) -> bytes:
-    """Decode G.711 A-law to s16le."""
-    return audioop.alaw2lin(payload, _SAMPLE_BYTES)
-
-
-def l16_encode(pcm: bytes) -> bytes:
-    """Encode s16le as L16 (big-endian samples); raises ValueError for an odd number of bytes."""
-    return audioop.byteswap(require_whole_samples(pcm), _SAMPLE_BYTES)
-
-
-def l16_decode(payload: bytes) -> bytes:
-    """Decode L16 to s16le; raises ValueError for an odd number of bytes."""
-    return audioop.byteswap(require_whole_samples(payload), _SAMPLE_BYTES)
 
 
 def wav_file(pcm: bytes, sample_rate: int) -> bytes:
