@@ -89,7 +89,8 @@ KINDS: Final = (
     *_in_folder("language", "tts_engine/reading/languages"),
     Kind("place to run", "process", ("tts_engine/backends/process*.py",)),
     Kind("place to run", "cluster", ("gateway/cluster/*",)),
-    Kind("bench", "bench", ("gateway/cli/bench/*",)),
+    *_files_of("command", "gateway/cli/commands"),
+    Kind("command", "bench", ("gateway/cli/bench/*",)),
 )
 # By sort of kind, the files of its kit.
 KITS: Final = {

@@ -28,7 +28,7 @@ REGISTRIES = {
         "gateway/engine_opening.py",
         "tts_engine/backends/loading.py",
     ),
-    "bench": ("gateway/cli/main.py",),
+    "command": ("gateway/cli/main.py",),
 }
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import click
 
-from ...tts_engine.chunk import SAMPLE_RATE
-from ...tts_engine.errors import BadRequest
+from ....tts_engine.chunk import SAMPLE_RATE
+from ....tts_engine.errors import BadRequest
 
 _RECORD: Final = re.compile(r"stream (?P<id>\S+) (?P<kind>opened|chunk): (?P<fields>\{.*\})")
 _TIMES: Final = ("wall_s", "device_s")

@@ -4,8 +4,8 @@ from typing import Self
 
 import sounddevice
 
-from ...adapters.audio.resample import resampler_to
-from ...tts_engine.errors import VivavoceError
+from .....adapters.audio.resample import resampler_to
+from .....tts_engine.errors import VivavoceError
 
 
 class NoSoundDevice(VivavoceError):

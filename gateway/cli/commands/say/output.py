@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from ...adapters import subtitles
-from ...adapters.audio.pcm import wav_header, wav_stream_header
-from ...adapters.audio.resample import resampler_to
-from ...tts_engine.chunk import Word
-from ...tts_engine.errors import BadRequest, VivavoceError
+from .....adapters import subtitles
+from .....adapters.audio.pcm import wav_header, wav_stream_header
+from .....adapters.audio.resample import resampler_to
+from .....tts_engine.chunk import Word
+from .....tts_engine.errors import BadRequest, VivavoceError
 
 if TYPE_CHECKING:  # imports FFmpeg, which samples do not need
-    from ...adapters.audio.encoders import Codec
-    from ...adapters.audio.format_kind import Encoder
+    from .....adapters.audio.encoders import Codec
+    from .....adapters.audio.format_kind import Encoder
 
 CODECS: Final[dict[str, "Codec"]] = {
     ".wav": "wav",
@@ -116,7 +116,7 @@ def _open_file(path: Path, sample_rate: int) -> SpeechSink:
     codec = _codec_of(path)
     if codec == "wav":
         return GrowingWavFile(path, sample_rate)
-    from ...adapters.audio.encoders import AudioFormat, open_encoder
+    from .....adapters.audio.encoders import AudioFormat, open_encoder
 
     return EncodedFile(path, open_encoder(AudioFormat(codec, sample_rate)))
 

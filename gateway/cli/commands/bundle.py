@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...tts_engine.backends.kinds import checkpoints_of, kinds_with_checkpoints
-from ...tts_engine.backends.voice_kind import CheckedBundle, CheckedFile
-from ...tts_engine.errors import BundleError
-from .options import AS_JSON, VERSION, CommandGroup
+from ....tts_engine.backends.kinds import checkpoints_of, kinds_with_checkpoints
+from ....tts_engine.backends.voice_kind import CheckedBundle, CheckedFile
+from ....tts_engine.errors import BundleError
+from ..options import AS_JSON, VERSION, CommandGroup
 
 if TYPE_CHECKING:  # rich is imported where it is used, so that --help is fast
     from rich.table import Table

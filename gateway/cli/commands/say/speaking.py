@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...adapters.ssml.document import SsmlDocument, parse_ssml
-from ...tts_engine.chunk import AudioChunk, Word
-from ...tts_engine.engine import Engine
-from ...tts_engine.errors import BadRequest
-from ...tts_engine.speech_engine import SpeechStream
-from ...tts_engine.stream_request import StreamRequest
-from ...tts_engine.voices.voice_sequence import VoiceSequence
-from ..calls.text_feed import TextFeed
-from .say_output import SpeechSink, check_output, check_subtitles, open_sink, write_subtitles
+from .....adapters.ssml.document import SsmlDocument, parse_ssml
+from .....tts_engine.chunk import AudioChunk, Word
+from .....tts_engine.engine import Engine
+from .....tts_engine.errors import BadRequest
+from .....tts_engine.speech_engine import SpeechStream
+from .....tts_engine.stream_request import StreamRequest
+from .....tts_engine.voices.voice_sequence import VoiceSequence
+from ....calls.text_feed import TextFeed
+from .output import SpeechSink, check_output, check_subtitles, open_sink, write_subtitles
 
 _STDIN = 0
 _READ_BYTES = 4096

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...tts_engine.errors import BadRequest
-from .options import AS_JSON, CommandGroup
+from ....tts_engine.errors import BadRequest
+from ..options import AS_JSON, CommandGroup
 
 if TYPE_CHECKING:  # importing it loads onnxruntime, which would slow down --help
-    from ...tts_engine.voices.store import StoredVoice, VoiceStore
+    from ....tts_engine.voices.store import StoredVoice, VoiceStore
 
 _STORE_OPTION = click.option(
     "--store",
@@ -65,18 +65,18 @@ def add(
     Of a longer file, up to 5 minutes, the best 10 to 25 seconds are used. XTTS takes several files, of 3 to
     30 seconds together.
     """
-    from ...tts_engine.backends.kinds import checkpoints_of
+    from ....tts_engine.backends.kinds import checkpoints_of
 
     checkpoints = checkpoints_of(bundle)
     checkpoints.require_networks(bundle)
-    from ...tts_engine.voices.packed_prompt import model_name
-    from ...tts_engine.voices.recording import (
+    from ....tts_engine.voices.packed_prompt import model_name
+    from ....tts_engine.voices.recording import (
         check_transcript,
         hash_recording,
         read_recordings,
         read_sound_file,
     )
-    from ...tts_engine.voices.store import VoiceMetadata, VoiceStore, checked_id
+    from ....tts_engine.voices.store import VoiceMetadata, VoiceStore, checked_id
 
     with VoiceStore(folder, None) as store:
         if store.find(checked_id(name)) is not None:
@@ -132,7 +132,7 @@ def list_voices(folder: Path | None, bundle: str | None, as_json: bool) -> None:
 
 
 def _list_bundle(bundle: str, as_json: bool) -> None:
-    from ...tts_engine.backends.loading import list_voices as list_bundle_voices
+    from ....tts_engine.backends.loading import list_voices as list_bundle_voices
 
     found = list_bundle_voices(bundle)
     if as_json:
@@ -153,7 +153,7 @@ def remove(id: str, folder: Path) -> None:
 
 
 def _open_existing_store(folder: Path) -> "VoiceStore":
-    from ...tts_engine.voices.store import VoiceStore
+    from ....tts_engine.voices.store import VoiceStore
 
     if not folder.is_dir():
         raise BadRequest(f"{folder}: no such folder; 'vivavoce voices add' creates it")
@@ -161,7 +161,7 @@ def _open_existing_store(folder: Path) -> "VoiceStore":
 
 
 def _format_voice(voice: "StoredVoice") -> str:
-    from ...tts_engine.voices.packed_prompt import model_name
+    from ....tts_engine.voices.packed_prompt import model_name
 
     day = time.strftime("%Y-%m-%d", time.gmtime(voice.created_at))
     model = model_name(voice.version).replace(" ", "-").lower()

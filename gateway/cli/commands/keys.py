@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from ...tts_engine.errors import BadRequest
-from ...tts_engine.reading.pronunciation.lexicon_files import read_lexicon
-from ..access.keys import ApiKey, KeyLimits, KeysFile, Scope
-from .options import CommandGroup
+from ....tts_engine.errors import BadRequest
+from ....tts_engine.reading.pronunciation.lexicon_files import read_lexicon
+from ...access.keys import ApiKey, KeyLimits, KeysFile, Scope
+from ..options import CommandGroup
 
 _KEYS_FILE_OPTION = click.option(
     "--keys-file",
