@@ -25,7 +25,8 @@ from .access.access_control import ANONYMOUS_KEY_ID, AccessControl, Grant
 from .access.keys import Scope
 from .access.url_guard import UrlGuard
 from .background_tasks import start_background_task
-from .calls.agents import Agent, CallAgents, make_agent
+from .calls.agents.agent import Agent, CallAgents
+from .calls.agents.registry import make_agent
 from .calls.api import placed_calls
 from .calls.api import routes as calls_api
 from .calls.call_options import LEAD_S, CallerSpeechAction, CallSpeechOptions

@@ -13,6 +13,7 @@ from test_imports import ROOT, file_of, imports_of
 
 # The files that list the kinds of a sort.
 REGISTRIES = {
+    "agent": ("gateway/calls/agents/registry.py",),
     "audio format": ("adapters/audio/encoders.py", "adapters/audio/line_codecs.py"),
     "dialect": ("gateway/apis/speech_apis.py",),
     "way in": (

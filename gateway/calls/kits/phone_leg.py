@@ -7,7 +7,7 @@ from typing import Final
 
 from ....adapters.media.messages import WireOpening
 from ....adapters.media.remote_media import RemoteMedia
-from ..agents import Agent, run_agent
+from ..agents.agent import Agent, run_agent
 from ..call import Call
 from ..call_options import NO_OWNER, Caller, CallOwner
 from ..legs.leg import CallServices, CallSettings, LegCall, LegGroup

@@ -23,7 +23,7 @@ from ....adapters.rtp.source_lock import Address
 from ....adapters.rtp.wire import RtpOpening
 from ....tts_engine.errors import Overloaded
 from ...access.access_control import Grant
-from ..agents import Agent
+from ..agents.agent import Agent
 from ..call import Call
 from ..call_options import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from ..legs.leg import CallServices, CallSettings, LegGroup

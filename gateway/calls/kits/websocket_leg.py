@@ -16,7 +16,6 @@ from uuid import uuid4
 from ....adapters.call_rate_limit import CallRateLimit
 from ....adapters.media.clock import Clock
 from ....adapters.media.paced_media import SpeechDetector
-from ....adapters.media.peer_paced_media import PeerPacedMedia
 from ....adapters.media_streams.connection import MediaStreamConnection
 from ....adapters.media_streams.events import (
     MediaStreamProtocolError,
@@ -34,12 +33,13 @@ from ....adapters.playback.peer_playout import PeerClear, PeerCommand, PeerPlayo
 from ....adapters.unidentified_connections import UnidentifiedConnections
 from ....tts_engine.errors import Overloaded
 from ...background_tasks import cancel_and_wait
-from ..agents import Agent, run_agent
+from ..agents.agent import Agent, run_agent
 from ..call import Call
 from ..call_options import NO_OWNER, SILENT_S, UNKNOWN_CALLER, Caller, CallOwner
 from ..legs.leg import CallServices, CallSettings, LegCall, LegGroup
 from ..transfers import CallTransfers
 from .message_socket import MessageSocket, StreamOutbox
+from .peer_paced_media import PeerPacedMedia
 
 logger = logging.getLogger(__name__)
 

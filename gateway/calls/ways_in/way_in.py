@@ -17,7 +17,7 @@ from ...access.access_control import AccessControl
 from ...configuration.settings import Settings
 from ...voice_registry import VoiceRegistry
 from ...web.app import Mount
-from ..agents import CallAgents
+from ..agents.agent import CallAgents
 from ..api.placed_calls import PlaceCall, PlacedCalls
 from ..expected_calls import ExpectedCalls
 from ..legs.leg import CallServices, CallSettings

@@ -23,7 +23,7 @@ from .....adapters.media.messages import PhoneCallOptions
 from .....adapters.unidentified_connections import DEFAULT_MAX_UNIDENTIFIED
 from .....tts_engine.errors import Overloaded
 from ....listening_sockets import limit_unidentified
-from ...agents import Agent
+from ...agents.agent import Agent
 from ...call import Call
 from ...call_options import (
     LEAD_S,

@@ -26,7 +26,7 @@ from shared.calls.websocket_calls import WebSocketCallServer, new_call_id, with_
 from shared.calls.websocket_phones import WebSocketPhone
 from shared.event_loop import until
 from vivavoce.adapters.media_streams.asterisk import AsteriskStreamConnection
-from vivavoce.gateway.calls.agents import KeysAgent
+from vivavoce.gateway.calls.agents.kinds.keys import KeysAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.events import (
     CallerAudio,

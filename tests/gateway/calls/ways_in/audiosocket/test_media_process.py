@@ -24,7 +24,7 @@ from shared.calls.audiosocket_server import (
     run_server,
 )
 from shared.calls.thread_phone import ThreadPhone
-from vivavoce.gateway.calls.agents import KeysAgent
+from vivavoce.gateway.calls.agents.kinds.keys import KeysAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.events import CallEvent, SpeechFinished, WordHeard
 

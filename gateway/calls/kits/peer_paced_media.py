@@ -6,12 +6,12 @@ peer's reports of marks, and the time between them, tell what was heard. A disca
 
 from collections.abc import Callable
 
-from ...tts_engine.chunk import AudioChunk
-from ..echo_filter import EchoFilter
-from ..playback.heard_words import DiscardResult
-from ..playback.peer_playout import PeerClear, PeerCommand, PeerMedia, PeerPlayout
-from .call_media import RecordedAudio
-from .paced_media import PacedMedia, SpeechDetector
+from ....adapters.echo_filter import EchoFilter
+from ....adapters.media.call_media import RecordedAudio
+from ....adapters.media.paced_media import PacedMedia, SpeechDetector
+from ....adapters.playback.heard_words import DiscardResult
+from ....adapters.playback.peer_playout import PeerClear, PeerCommand, PeerMedia, PeerPlayout
+from ....tts_engine.chunk import AudioChunk
 
 
 class PeerPacedMedia(PacedMedia[PeerCommand]):
