@@ -24,6 +24,7 @@ REGISTRIES = {
     "carrier": ("gateway/calls/ways_in/media_streams/carriers.py",),
     "voice family": ("tts_engine/backends/kinds.py", "gateway/cli/main.py"),
     "language": ("tts_engine/reading/languages/registry.py", "tts_engine/reading/languages/default.py"),
+    "lexicon format": ("tts_engine/reading/pronunciation/lexicon_files.py",),
     "place to run": (
         "gateway/cli/main.py",
         "gateway/engine_opening.py",

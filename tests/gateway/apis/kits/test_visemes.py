@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from vivavoce.adapters.visemes import SILENCE, VISEMES, MouthMovement, MouthTimeline
+from vivavoce.gateway.apis.kits.visemes import SILENCE, VISEMES, MouthMovement, MouthTimeline
 from vivavoce.models.hibari.phonemizer import Phonemizer
 from vivavoce.tts_engine.chunk import Phoneme, Word
 

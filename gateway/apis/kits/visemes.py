@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..tts_engine.chunk import Word
+from ....tts_engine.chunk import Word
 
 SILENCE: Final = 0
 _PHONEMES_OF_VISEMES: Final[Mapping[int, str]] = {
