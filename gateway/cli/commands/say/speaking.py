@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .....adapters.ssml.document import SsmlDocument, parse_ssml
+from .....adapters.ssml.document import SsmlDocument
+from .....adapters.ssml.registry import parse_ssml
 from .....tts_engine.chunk import AudioChunk, Word
 from .....tts_engine.engine import Engine
 from .....tts_engine.errors import BadRequest

@@ -7,21 +7,14 @@ the end of the text. An end without a beginning is text. Incremental, no I/O, no
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from ..markup import VoicedText, VoiceMarkup
 
 MAX_NAME_CHARACTERS: Final = 256
 MAX_TAG_DEPTH: Final = 32  # a tag inside more of them is text
 _TAG: Final = re.compile(rf"\[voice:\s*(?P<name>[^\[\]\n]{{1,{MAX_NAME_CHARACTERS}}})\]|(?P<end>\[/voice\])")
 _BEGINNINGS: Final = ("[voice:", "[/voice]")
-
-
-@dataclass(frozen=True, slots=True)
-class VoicedText:
-    """A stretch of text in one voice."""
-
-    text: str
-    voice: str | None  # None: that of the utterance
 
 
 class VoiceTags:
@@ -77,3 +70,6 @@ def _may_be_tag(rest: str) -> bool:
         return True
     name = rest.removeprefix(_BEGINNINGS[0])
     return rest != name and len(name) <= MAX_NAME_CHARACTERS and not re.search(r"[\[\]\n]", name)
+
+
+VOICE_TAGS: Final = VoiceMarkup(VoiceTags)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ..tts_engine.reading.prosody import NEUTRAL_PROSODY, Prosody
+from .....tts_engine.reading.prosody import NEUTRAL_PROSODY, Prosody
 
 _NUMBER: Final = re.compile(r"(?P<sign>[+-]?)(?P<number>\d{1,4}(?:\.\d{1,6})?)(?P<unit>%|st|dB|)", re.ASCII)
 _RATES: Final = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "fast": 1.25, "x-fast": 1.75}
