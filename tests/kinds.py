@@ -111,11 +111,14 @@ KITS: Final = {
         "tts_engine/reading/kit/table_rules/*",
     ),
     "voice family": (
+        "models/bundle_files.py",
         "models/checkpoint/*",
         "models/decoding/*",
+        "models/devices/onnx_sessions.py",
         "models/networks/*",
         "models/onnx_graphs/*",
         "models/phonemes/*",
+        "models/rendering_identity.py",
         "models/signal/recording_resampler.py",  # the level is the core's
         "models/signal/room_tone.py",
         "models/signal/speech_edges.py",
