@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from socket import socket
 from typing import Final
@@ -25,14 +25,13 @@ from .access.access_control import ANONYMOUS_KEY_ID, AccessControl, Grant
 from .access.keys import Scope
 from .access.url_guard import UrlGuard
 from .background_tasks import start_background_task
-from .calls.agents import Agent, CallAgents, make_agent
+from .calls.agents.agent import Agent, CallAgents
+from .calls.agents.registry import make_agent
 from .calls.api import placed_calls
 from .calls.api import routes as calls_api
 from .calls.call_options import LEAD_S, CallerSpeechAction, CallSpeechOptions
 from .calls.expected_calls import ExpectedCalls
 from .calls.legs.leg import CallServices, CallSettings
-from .calls.legs.websocket_calls import WebSocketCalls
-from .calls.legs.websocket_leg import WebSocketLegServices, WebSocketTimeouts
 from .calls.recordings import CallRecordings
 from .calls.registry import CallRegistry
 from .calls.sounds.sound_files import SoundLibrary, read_background
@@ -45,6 +44,7 @@ from .calls.ways_in.rtp.way_in import RTP
 from .calls.ways_in.sip.way_in import SIP
 from .calls.ways_in.way_in import CallHost, OpenWayIn, TcpListener, WayIn
 from .configuration.settings import DEFAULT_NAME, Settings
+from .listening_sockets import limit_unidentified
 from .voice_registry import VoiceRegistry
 from .web.app import CALLS_TAG, Mount
 
@@ -132,17 +132,6 @@ class CallServers:
         of_server = voices.for_grant(Grant(ANONYMOUS_KEY_ID, frozenset()))
         speech = CallSpeechOptions(settings.bundle.voice, resolve_voice=of_server.resolve)
         call_settings = CallSettings(LEAD_S, speech, CallerSpeechAction(settings.calls.caller_speech))
-        websockets = WebSocketCalls(
-            WebSocketLegServices(
-                calls=services,
-                clock=clock,
-                agent=agents.phone,
-                settings=replace(call_settings, linger_s=0.0),
-                timeouts=WebSocketTimeouts(),
-                make_speech_detector=_make_speech_detector,
-            )
-        )
-        resources.push_async_callback(websockets.aclose)
         opened: dict[str, OpenWayIn] = {}
         host = CallHost(
             settings=settings,
@@ -154,7 +143,7 @@ class CallServers:
             access=access,
             media=media,
             clock=clock,
-            websockets=websockets,
+            unidentified_websockets=limit_unidentified("WebSockets of calls"),
             make_speech_detector=_make_speech_detector,
             sockets=sockets,
             opened=opened,

@@ -32,7 +32,7 @@ from .apis.dialect import SpeechApiPolicy
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
 from .call_servers import DEFAULT_PHONE_AGENT, CallServers, listeners, make_agents
-from .calls.agents import Agent, greetings_of
+from .calls.agents.agent import Agent, greetings_of
 from .configuration.settings import DEFAULT_NAME, Settings
 from .configuration.settings_loader import SettingsError, is_loopback
 from .engine_opening import (

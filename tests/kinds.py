@@ -1,9 +1,9 @@
 """Which files of the product are kinds, and which are the core: ``python tests/kinds.py`` prints them.
 
-A kind is one of many of its sort, behind one door: a client dialect, a way into a call, a voice family, a
-language, a place to run. A wire is a protocol core, which kinds of other sorts speak. A kit is what the kinds
-of one sort are made of; the core does without it. Every other file is the core. The source is read with
-``ast``; nothing is imported.
+A kind is one of many of its sort, behind one door: a client dialect, a way into a call, a voice family, an
+audio format, a language, a place to run. A wire is a protocol core that kinds of other sorts speak. A kit is
+what the kinds of one sort are made of; the core does without it. Every other file is the core. The source is
+read with ``ast``; nothing is imported.
 """
 
 from collections import Counter
@@ -37,12 +37,28 @@ _MORE_FILES: Final = {
     "browser": ("adapters/webrtc/*",),
     "cosyvoice": ("gateway/cli/finetune/*",),
 }
+# What all carriers speak; their folder has those of each too.
+_MEDIA_STREAMS: Final = (
+    *(
+        f"adapters/media_streams/{name}.py"
+        for name in ("connection", "events", "json_object", "stream_format")
+    ),
+    *(f"adapters/media_streams/carriers/{name}.py" for name in ("audio_fork", "carrier_json", "webhooks")),
+)
 
 
 def _in_folder(sort: str, folder: str) -> list[Kind]:
     """A kind for each folder in a folder."""
     names = sorted(path.parent.name for path in (ROOT / folder).glob("*/__init__.py"))
     return [Kind(sort, name, (f"{folder}/{name}/*", *_MORE_FILES.get(name, ()))) for name in names]
+
+
+def _files_of(sort: str, folder: str) -> list[Kind]:
+    """A kind for each file or folder in a folder."""
+    names = sorted(
+        path.stem for path in (ROOT / folder).iterdir() if path.name[0].isalpha() and path.stem != "README"
+    )
+    return [Kind(sort, name, (f"{folder}/{name}.py", f"{folder}/{name}/*")) for name in names]
 
 
 def _voice_families() -> list[Kind]:
@@ -65,16 +81,23 @@ KINDS: Final = (
     *_in_folder("dialect", "gateway/apis/dialects"),
     *_in_folder("way in", "gateway/calls/ways_in"),
     *map(_wire, ("audiosocket", "client", "dashscope", "rtp", "sip", "wyoming")),
+    Kind("wire", "media_streams", _MEDIA_STREAMS),
     *map(_carrier, ("exotel", "freeswitch", "jambonz", "plivo", "telnyx", "twilio", "vonage")),
+    *_files_of("audio format", "adapters/audio/formats"),
     Kind("framework", "pipecat", ("adapters/pipecat/*",)),
     *_voice_families(),
     *_in_folder("language", "tts_engine/reading/languages"),
     Kind("place to run", "process", ("tts_engine/backends/process*.py",)),
     Kind("place to run", "cluster", ("gateway/cluster/*",)),
-    Kind("bench", "bench", ("gateway/cli/bench/*",)),
+    *_files_of("lexicon format", "tts_engine/reading/pronunciation/formats"),
+    *_files_of("markup", "adapters/ssml/markups"),
+    *_files_of("agent", "gateway/calls/agents/kinds"),
+    *_files_of("command", "gateway/cli/commands"),
+    Kind("command", "bench", ("gateway/cli/bench/*",)),
 )
 # By sort of kind, the files of its kit.
 KITS: Final = {
+    "audio format": ("adapters/audio/format_kit/*",),
     "dialect": ("gateway/apis/kits/*",),
     "way in": ("gateway/calls/kits/*",),
     "language": (
@@ -88,11 +111,14 @@ KITS: Final = {
         "tts_engine/reading/kit/table_rules/*",
     ),
     "voice family": (
+        "models/bundle_files.py",
         "models/checkpoint/*",
         "models/decoding/*",
+        "models/devices/onnx_sessions.py",
         "models/networks/*",
         "models/onnx_graphs/*",
         "models/phonemes/*",
+        "models/rendering_identity.py",
         "models/signal/recording_resampler.py",  # the level is the core's
         "models/signal/room_tone.py",
         "models/signal/speech_edges.py",

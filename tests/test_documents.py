@@ -19,7 +19,7 @@ import click
 import pytest
 
 from shared.gateways.gateway_metrics import every_metric
-from vivavoce.gateway.calls.agents import split_script
+from vivavoce.gateway.calls.agents.kinds.script import split_script
 from vivavoce.gateway.cli import main
 from vivavoce.gateway.cli.bench.processes import run_server_process
 from vivavoce.gateway.configuration.former_settings import REMOVED, RENAMED

@@ -36,7 +36,8 @@ TENSOR_HOMES = ("models/*.py", "tts_engine/runner*.py", "tts_engine/*_runner.py"
 # Adapters of the standard library or a codec library, and what each may import besides.
 ALLOWED_PACKAGES = {
     "adapters/audio/resample.py": {"soxr"},  # rates at which delay does not matter
-    "adapters/audio/encoders.py": {"av"},  # MP3, AAC, Opus and FLAC, in memory
+    "adapters/audio/format_kit/ffmpeg_audio.py": {"av"},  # frames and their rates, in memory
+    "adapters/audio/format_kit/ffmpeg_encoder.py": {"av"},  # MP3, AAC, Opus and FLAC, in memory
     "adapters/audio/tempo.py": {"av"},  # FFmpeg's filters, in memory
     "adapters/audio/input_resampler.py": {"av"},  # frames of a WebRTC track
     "adapters/audiosocket/pending_call.py": {"asyncio", "os", "socket"},  # a connection before its call id
@@ -58,7 +59,7 @@ ALLOWED_PACKAGES = {
     "adapters/speech_network.py": {"pathlib"},  # reads the installed weights, once a process
     "adapters/rtp/wire.py": {"socket", "time"},  # the sockets of a call; reports have the wall clock
     "adapters/rtp/srtp.py": {"pylibsrtp"},  # encryption, in memory
-    "adapters/audio/stateful_codecs.py": {"av"},  # G.722 and Opus, in memory
+    "adapters/audio/format_kit/line_codec_state.py": {"av"},  # G.722 and Opus, in memory
     "adapters/media/messages.py": {"socket"},  # the socket of a call
     "adapters/media/server.py": {"asyncio", "socket", "time"},  # a media server's event loop
 }
@@ -305,8 +306,8 @@ def test_imports_follow_the_rules(path: PurePosixPath) -> None:
         ("tts_engine/engine.py", "from .. import gateway", "wrong arrow"),
         ("models/hibari/voice.py", "from ...tts_engine.engine import Engine", "wrong arrow"),
         ("models/deep/net.py", "from ...tts_engine import engine", "wrong arrow"),
-        ("adapters/audio/codecs.py", "from ...gateway import calls", "wrong arrow"),
-        ("adapters/audio/codecs.py", "def f():\n    from ...models import hibari", "wrong arrow"),
+        ("adapters/audio/pcm.py", "from ...gateway import calls", "wrong arrow"),
+        ("adapters/audio/pcm.py", "def f():\n    from ...models import hibari", "wrong arrow"),
         ("gateway/serve.py", "from ..models.packaged import Voice", "wrong arrow"),
         ("gateway/cli/bench/call.py", "from ....models.hibari.voice import HibariVoice", "wrong arrow"),
         (
@@ -320,20 +321,20 @@ def test_imports_follow_the_rules(path: PurePosixPath) -> None:
             "wrong arrow",
         ),
         ("__init__.py", "from .gateway.cli import main", "wrong arrow"),
-        ("gateway/serve.py", "import vivavoce.adapters.audio.codecs", "absolute import"),
+        ("gateway/serve.py", "import vivavoce.adapters.audio.pcm", "absolute import"),
         ("gateway/serve.py", "from vivavoce import Engine", "absolute import"),
         ("gateway/serve.py", "import importlib\nimportlib.import_module('vivavoce.x')", "absolute import"),
-        ("gateway/serve.py", "from adapters import codecs", "top-level import"),
+        ("gateway/serve.py", "from adapters import audio", "top-level import"),
         ("gateway/serve.py", "import tts_engine.engine", "top-level import"),
         ("tts_engine/engine.py", "import torch", "torch belongs"),
         ("tts_engine/scheduler.py", "from onnxruntime import InferenceSession", "onnxruntime belongs"),
         ("gateway/web/app.py", "def f():\n    import torch.nn", "torch belongs"),
-        ("adapters/audio/codecs.py", "import soxr", "standard library and numpy only"),
+        ("adapters/audio/pcm.py", "import soxr", "standard library and numpy only"),
         ("adapters/audio/resample.py", "from scipy.signal import firwin", "standard library and numpy only"),
         ("adapters/audiosocket/protocol.py", "import asyncio", "no I/O, no clock"),
         ("adapters/playback/playout.py", "from time import monotonic", "no I/O, no clock"),
         ("adapters/playback/playout.py", "import logging", "no I/O, no clock"),
-        ("adapters/audio/codecs.py", "def f(p):\n    return open(p).read()", "open()"),
+        ("adapters/audio/pcm.py", "def f(p):\n    return open(p).read()", "open()"),
         (
             "adapters/playback/playout.py",
             "from ...tts_engine.stream import Stream",
@@ -376,7 +377,7 @@ def test_a_forbidden_import_is_found(path: str, source: str, complaint: str) -> 
         ("gateway/web/app.py", "if TYPE_CHECKING:\n    from ...adapters.webrtc.peer import BrowserPeer"),
         ("adapters/webrtc/peer.py", "import asyncio\nimport aiortc\nfrom ..tts_engine.engine import Engine"),
         (
-            "adapters/audio/codecs.py",
+            "adapters/audio/pcm.py",
             "import audioop\nimport struct\nimport numpy as np\nfrom . import resample",
         ),
         (

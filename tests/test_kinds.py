@@ -13,6 +13,8 @@ from test_imports import ROOT, file_of, imports_of
 
 # The files that list the kinds of a sort.
 REGISTRIES = {
+    "agent": ("gateway/calls/agents/registry.py",),
+    "audio format": ("adapters/audio/encoders.py", "adapters/audio/line_codecs.py"),
     "dialect": ("gateway/apis/speech_apis.py",),
     "way in": (
         "gateway/call_servers.py",
@@ -22,12 +24,14 @@ REGISTRIES = {
     "carrier": ("gateway/calls/ways_in/media_streams/carriers.py",),
     "voice family": ("tts_engine/backends/kinds.py", "gateway/cli/main.py"),
     "language": ("tts_engine/reading/languages/registry.py", "tts_engine/reading/languages/default.py"),
+    "lexicon format": ("tts_engine/reading/pronunciation/lexicon_files.py",),
+    "markup": ("adapters/ssml/registry.py",),
     "place to run": (
         "gateway/cli/main.py",
         "gateway/engine_opening.py",
         "tts_engine/backends/loading.py",
     ),
-    "bench": ("gateway/cli/main.py",),
+    "command": ("gateway/cli/main.py",),
 }
 
 

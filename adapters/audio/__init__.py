@@ -1,1 +1,1 @@
-"""Codecs, encoders, resamplers and tempo change. No I/O."""
+"""Audio formats, encoders, resamplers and tempo change. No I/O."""

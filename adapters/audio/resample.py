@@ -16,7 +16,7 @@ import soxr
 from numpy.typing import NDArray
 
 from ...tts_engine.chunk import SAMPLE_RATE
-from .codecs import require_whole_samples
+from .pcm import require_whole_samples
 
 DECIMATION: Final = 3
 TAPS: Final = 97  # 2.0 ms each side at 24 kHz

@@ -17,7 +17,7 @@ import av.filter
 import numpy as np
 
 from ...tts_engine.chunk import SAMPLE_RATE
-from .codecs import require_whole_samples
+from .pcm import require_whole_samples
 
 _MIN_TEMPO, _MAX_TEMPO = 0.25, 4.0
 _MIN_PITCH, _MAX_PITCH = 0.5, 2.0

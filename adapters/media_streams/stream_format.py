@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ..audio.codecs import alaw_decode, alaw_encode, ulaw_decode, ulaw_encode
+from ..audio.line_codecs import line_codec
 from ..audio.resample import Resampler, call_resampler
 
 
@@ -36,8 +36,13 @@ class StreamFormat:
         return call_resampler(self.sample_rate)
 
 
-ULAW: Final = StreamFormat("ulaw", 8_000, 1, ulaw_encode, ulaw_decode)
-ALAW: Final = StreamFormat("alaw", 8_000, 1, alaw_encode, alaw_decode)
+def _g711(name: str) -> StreamFormat:
+    codec = line_codec(name)
+    return StreamFormat(name, 8_000, codec.sample_bytes, codec.encode, codec.decode)
+
+
+ULAW: Final = _g711("ulaw")
+ALAW: Final = _g711("alaw")
 
 
 def linear(sample_rate: int) -> StreamFormat:

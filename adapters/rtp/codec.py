@@ -8,30 +8,13 @@ Source: RFC 3551, 4.5.11, 4.5.14 and table 4; main/rtp_engine.c of Asterisk 23 (
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
-from ..audio.codecs import (
-    alaw_decode,
-    alaw_encode,
-    l16_decode,
-    l16_encode,
-    ulaw_decode,
-    ulaw_encode,
-)
-from ..audio.stateful_codecs import make_g722, make_opus
+from ..audio.line_codec import LineCodecState
+from ..audio.line_codecs import line_codec
 
 COMFORT_NOISE: Final = 13  # payload type of RFC 3389: the caller is silent
 TELEPHONE_EVENT: Final = 101  # the usual dynamic type of keys, also in Asterisk
-
-
-class CodecState(Protocol):
-    """Encoder and decoder of one call."""
-
-    def encode(self, pcm: bytes) -> bytes:
-        """Return the payload of 20 ms of s16le."""
-
-    def decode(self, payload: bytes) -> bytes:
-        """Return s16le; b"" for a payload that cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +28,8 @@ class RtpCodec:
     encode: Callable[[bytes], bytes]  # from s16le, 20 ms
     decode: Callable[[bytes], bytes]  # to s16le
     clock_rate: int = 0  # Hz of the timestamps; 0: the sample rate
-    make: Callable[[], "CodecState"] | None = None  # what is kept from one packet to the next
+    # makes what is kept from one packet to the next, at the sample rate
+    make_state: Callable[[int], LineCodecState] | None = None
 
     def with_payload_type(self, payload_type: int) -> Self:
         """Return the same encoding under another type, which both sides agreed on."""
@@ -53,9 +37,9 @@ class RtpCodec:
 
     def for_call(self) -> Self:
         """Return the encoding with a state of its own, for the packets of one call."""
-        if self.make is None:
+        if self.make_state is None:
             return self
-        state = self.make()
+        state = self.make_state(self.sample_rate)
         return replace(self, encode=state.encode, decode=state.decode)
 
     def ticks(self, samples: int) -> int:
@@ -84,18 +68,28 @@ class SampleClock:
         return self._last * self._sample_rate // self._clock_rate % 2**32
 
 
-def _needs_state(audio: bytes) -> bytes:
-    raise TypeError("this encoding has a state for each call: for_call makes it")
+def _rtp_codec(name: str, line: str, payload_type: int, sample_rate: int, clock_rate: int = 0) -> RtpCodec:
+    codec = line_codec(line)
+    return RtpCodec(
+        name,
+        payload_type,
+        sample_rate,
+        codec.sample_bytes,
+        codec.encode,
+        codec.decode,
+        clock_rate,
+        codec.make_state,
+    )
 
 
 CODECS: Final = {
     codec.name: codec
     for codec in (
-        RtpCodec("ulaw", 0, 8_000, 1, ulaw_encode, ulaw_decode),
-        RtpCodec("alaw", 8, 8_000, 1, alaw_encode, alaw_decode),
-        RtpCodec("slin", 11, 8_000, 2, l16_encode, l16_decode),
-        RtpCodec("slin16", 118, 16_000, 2, l16_encode, l16_decode),
-        RtpCodec("g722", 9, 16_000, 0, _needs_state, _needs_state, 8_000, make_g722),
-        RtpCodec("opus", 98, 24_000, 0, _needs_state, _needs_state, 48_000, make_opus),
+        _rtp_codec("ulaw", "ulaw", 0, 8_000),
+        _rtp_codec("alaw", "alaw", 8, 8_000),
+        _rtp_codec("slin", "slin", 11, 8_000),
+        _rtp_codec("slin16", "slin", 118, 16_000),
+        _rtp_codec("g722", "g722", 9, 16_000, 8_000),
+        _rtp_codec("opus", "opus", 98, 24_000, 48_000),
     )
 }

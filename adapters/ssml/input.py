@@ -1,10 +1,10 @@
-"""SSML documents in the text of an utterance: found in text that arrives in pieces, and given to a stream.
+"""Documents in the text of an utterance: found in text that arrives in pieces, and given to a stream.
 
-A text that begins with ``<speak`` is a document; it is held until its end has arrived. After a document or a
-flush, the next text may be one again. Tags of voices in plain text become the voices of its pieces.
+A text that begins as a document does, such as ``<speak`` of SSML, is one; it is held until its end has
+arrived. After a document or a flush, the next text may be one again. Tags of voices in plain text become the
+voices of its pieces.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
@@ -19,21 +19,13 @@ from .document import (
     SsmlDocument,
     SsmlPiece,
     SsmlPieces,
-    parse_ssml_in_slices,
 )
-from .voice_tags import VoicedText, VoiceTags
+from .markup import VoicedText
+from .registry import DOCUMENT_MARKUPS, VOICE_MARKUP
 
-# The beginning of a document, in group 1, or all of the text as far as it may become one.
-_OPENING: Final = re.compile(
-    r"\s*+(?:<\?xml\s[^<>]{0,200}>\s*+)?"
-    r"(?:(<speak[\s/>])|(?:<(?:s(?:p(?:e(?:ak?)?)?)?|\?(?:x(?:m(?:l(?:\s[^<>]{0,200})?)?)?)?)?)?\Z)"
-)
-_END: Final = re.compile(r"</speak\s{0,8}>")
-_MAX_END_CHARACTERS: Final = 16
 _MAX_DOCUMENTS: Final = 1_000  # in an utterance
 _SLICE_PIECES: Final = 8  # given to a stream in a slice
 _SLICE_CHARACTERS: Final = 1_024  # of plain text that are searched for tags in a slice
-_EMPTY: Final = re.compile(r"\s*(?:<\?xml\s[^<>]*>\s*)?<speak[^<>]*/>")
 
 
 class DocumentSink(Protocol):
@@ -87,9 +79,10 @@ class SsmlInput:
         self._held: list[str] = []
         self._characters = 0
         self._kind = _Kind.UNDECIDED
+        self._markup = DOCUMENT_MARKUPS[0]  # of the document, if it is one
         self._documents = 0
         self._follows_document = False
-        self._voice_tags = VoiceTags()
+        self._voice_tags = VOICE_MARKUP.make_finder()
         self._tags = tags
 
     def push(self, text: str) -> list[SsmlDocument]:
@@ -118,7 +111,7 @@ class SsmlInput:
         kind, self._kind = self._kind, _Kind.UNDECIDED
         held = self._take()
         if kind is _Kind.DOCUMENT:
-            return [(yield from parse_ssml_in_slices(held.strip()))]  # which names the place
+            return [(yield from self._markup.parse(held.strip()))]  # which names the place
         documents = [self._apart((yield from self._plain(held)))] if held else []
         rest = self._pieces_of(self._voice_tags.flush())
         rest += self._tags.flush() if self._tags is not None else []
@@ -127,19 +120,21 @@ class SsmlInput:
     def _take_documents(self, new_characters: int) -> SlicedWork[list[SsmlDocument]]:
         """The documents that have their end in the text held, and plain text after them."""
         held = self._take()
-        unsearched = max(0, len(held) - new_characters - _MAX_END_CHARACTERS)
+        searched = len(held) - new_characters
         documents: list[SsmlDocument] = []
         begin = 0
-        self._kind = _kind_of(held, begin)
+        self._begin(held, begin)
         while self._kind is _Kind.DOCUMENT:
-            end = _EMPTY.match(held, begin) or _END.search(held, max(begin, unsearched))
+            markup = self._markup
+            unsearched = max(begin, searched - markup.max_end_characters)
+            end = markup.empty.match(held, begin) or markup.end.search(held, unsearched)
             if end is None:
                 break
             if documents:
                 yield
             documents.append((yield from self._parse(held[begin : end.end()])))
             begin = end.end()
-            self._kind = _kind_of(held, begin)
+            self._begin(held, begin)
         rest = held[begin:]
         if self._kind is _Kind.PLAIN:
             return [*documents, self._apart((yield from self._plain(rest)))]
@@ -148,11 +143,22 @@ class SsmlInput:
             self._require_room()
         return documents
 
+    def _begin(self, text: str, begin: int) -> None:
+        """Note the kind of the text from ``begin`` on, and the markup of a document."""
+        self._kind = _Kind.PLAIN
+        for markup in DOCUMENT_MARKUPS:
+            opening = markup.opening.match(text, begin)
+            if opening is not None and opening[1]:
+                self._kind, self._markup = _Kind.DOCUMENT, markup
+                return
+            if opening is not None:
+                self._kind = _Kind.UNDECIDED
+
     def _parse(self, document: str) -> SlicedWork[SsmlDocument]:
         self._documents += 1
         if self._documents > _MAX_DOCUMENTS:
             raise BadSsml(f"SSML: more than {_MAX_DOCUMENTS} documents in an utterance")
-        parsed = self._apart((yield from parse_ssml_in_slices(document.strip())))
+        parsed = self._apart((yield from self._markup.parse(document.strip())))
         self._follows_document = True
         return parsed
 
@@ -224,11 +230,3 @@ def push_document_in_slices(
             stream.set_language(piece.language)
         pause_s = None if piece.pause_s is None else piece.pause_s * tempo
         stream.push_text(piece.text, piece.pronunciation, pause_s)
-
-
-def _kind_of(text: str, begin: int) -> _Kind:
-    """The kind of the text from ``begin`` on."""
-    opening = _OPENING.match(text, begin)
-    if opening is None:
-        return _Kind.PLAIN
-    return _Kind.DOCUMENT if opening[1] else _Kind.UNDECIDED

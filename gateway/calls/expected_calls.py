@@ -10,7 +10,7 @@ from ...tts_engine.errors import BadRequest, Overloaded
 from ..access.access_control import Grant
 from ..access.keys import Scope
 from ..web.errors import ResourceConflict
-from .agents import Agent
+from .agents.agent import Agent
 from .call_options import Caller
 
 _MAX_EXPECTED: Final = 10_000

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
 from ...adapters.audio.call_timeline import CallSide, CallTimeline
-from ...adapters.audio.codecs import wav_header
+from ...adapters.audio.pcm import wav_header
 from ...adapters.audio.resample import Resampler, soxr_resampler
 from ...adapters.media.call_media import CallMedia, RecordedAudio
 from ...tts_engine.errors import BadRequest, VivavoceError

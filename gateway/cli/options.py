@@ -30,6 +30,7 @@ def _summary(command: click.Command) -> str:
     return command.get_short_help_str(limit=1000)
 
 
+BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the packaged voice]"
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 SIZE = click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
 VERSION = click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)

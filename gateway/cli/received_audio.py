@@ -13,7 +13,7 @@ from uuid import UUID
 
 import numpy as np
 
-from ...adapters.audio.codecs import wav_file
+from ...adapters.audio.pcm import wav_file
 
 AUDIBLE_DBFS = -50.0  # quieter audio counts as silence
 JITTER_BUFFER_S = 0.060  # a later packet leaves a gap in what the phone plays

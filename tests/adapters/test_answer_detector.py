@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vivavoce.adapters.answer_detector import AnswerDetector, Answerer
-from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_decode, ulaw_encode
 
 RATE = 8_000
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_decode, ulaw_encode
 from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.adapters.audiosocket.protocol import SAMPLE_RATE_OF_KIND
 from vivavoce.adapters.speech_network import SpeechNetworkState, load_speech_network

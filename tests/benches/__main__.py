@@ -243,7 +243,7 @@ def call_gateway(host: str, port: int, over: str, **options: Any) -> None:
     from rich.console import Console
 
     from shared.calls.peers.wires import ALL_WIRES
-    from vivavoce.gateway.cli.phone import listen
+    from vivavoce.gateway.cli.commands.phone.calls import listen
 
     listen(host, port, make_phones=ALL_WIRES[over], **options).print_table(Console())
 

@@ -20,7 +20,7 @@ from rich.progress import track
 from benches.transcript_scoring import MistakeKind, score
 from benches.word_errors import load_recogniser, sentences, synthesize_all, transcribe
 from shared.calls.rtp_stream import PEER, RtpSource, through_network
-from vivavoce.adapters.audio.codecs import ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_encode
 from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.adapters.rtp.codec import CODECS
 from vivavoce.adapters.rtp.connection import RtpConnection, RtpOptions

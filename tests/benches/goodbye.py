@@ -32,7 +32,7 @@ from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
 from shared.sip.network import RecordingListener
 from shared.sip.phone import sip_phone
-from vivavoce.adapters.audio.codecs import ulaw_decode
+from vivavoce.adapters.audio.formats.g711 import ulaw_decode
 from vivavoce.gateway.calls.ways_in.sip.server import SipCallServer
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport, run_parts
 from vivavoce.gateway.cli.received_audio import ReceivedPacket, audible_span

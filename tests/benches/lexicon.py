@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.tts_engine.reading.pronunciation.entries import lexicon_of
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon
-from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of, read_lexicon
+from vivavoce.tts_engine.reading.pronunciation.lexicon_files import read_lexicon
 from vivavoce.tts_engine.segmenter import Segmenter
 
 MAX_LEXICON_MS = 1.0

@@ -31,7 +31,7 @@ import numpy as np
 from shared.calls.simulated_ari import PASSWORD, SimulatedAri, simulated_ari
 from shared.sip.network import RecordingListener
 from shared.sip.phone import SipTestPhone, sip_phone
-from vivavoce.adapters.audio.codecs import ulaw_decode
+from vivavoce.adapters.audio.formats.g711 import ulaw_decode
 from vivavoce.adapters.audiosocket.protocol import (
     AudioSocketAudio,
     AudioSocketConnection,

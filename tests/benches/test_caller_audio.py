@@ -5,7 +5,7 @@ import pytest
 
 from benches.caller_audio import NetworkConditions, measure, receive, to_telephone
 from shared.audio.tones import pitch_of
-from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_decode, ulaw_encode
 from vivavoce.adapters.rtp.codec import CODECS
 from vivavoce.adapters.rtp.connection import RtpConnection, RtpOptions
 

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benches.transcript_scoring import MistakeKind, TranscriptScore, canonical_words, differences, score
-from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_decode, ulaw_encode
 from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, Word

@@ -21,7 +21,9 @@ from shared.browser.chromium_calls import (
     with_browser,
 )
 from shared.gateways.server_process import server_process
-from vivavoce.gateway.calls.agents import Agent, KeysAgent, LoopingScriptAgent, ScriptAgent, ScriptPolicy
+from vivavoce.gateway.calls.agents.agent import Agent
+from vivavoce.gateway.calls.agents.kinds.keys import KeysAgent
+from vivavoce.gateway.calls.agents.kinds.script import LoopingScriptAgent, ScriptAgent, ScriptPolicy
 from vivavoce.gateway.calls.ways_in.browser.leg import BrowserPeer
 from vivavoce.tts_engine.engine import Engine
 

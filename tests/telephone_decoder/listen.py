@@ -29,7 +29,7 @@ from benches.transcript_scoring import MistakeKind, score
 from benches.two_recognisers import MissingRecogniser, load_base
 from benches.word_errors import PLAIN_SENTENCES, load_recogniser, sentences, transcribe
 from telephone_decoder.teacher import Teacher
-from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_decode, ulaw_encode
 from vivavoce.models.devices.onnx_sessions import CPU_SESSIONS, session_options
 from vivavoce.models.hibari import voice as hibari
 from vivavoce.models.hibari.decoder import Decoder, TelephoneDecoder

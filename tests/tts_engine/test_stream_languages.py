@@ -12,7 +12,7 @@ from vivavoce.tts_engine.chunk import AudioChunk
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import LanguageNotSpoken, StreamClosed
 from vivavoce.tts_engine.metrics import Metrics
-from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of
+from vivavoce.tts_engine.reading.pronunciation.entries import lexicon_of
 from vivavoce.tts_engine.voices.languages import OtherLanguage
 
 Test = Callable[[Engine, MultilingualStandIn], Coroutine[Any, Any, None]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..errors import BadRequest, BundleError, MissingExtra
+from ..errors import BundleError, MissingExtra
 from ..voices.voices import Voice
 from .base import Backend
 from .divided_stages import RemoteStage, RenderTransport, StageHost
@@ -21,7 +21,9 @@ from .hosted_backend import BackendParts
 if TYPE_CHECKING:
     from ..voices.enrollable import EnrollableVoices
 from ...models.devices.execution import DeviceError
-from ...models.devices.onnx_providers import CPU, DEVICE_NAMES, DEVICE_PATTERN, OnnxDevice, find_onnx_device
+from ...models.devices.onnx_providers import DEVICE_NAMES, DEVICE_PATTERN
+
+__all__ = ["DEVICE_NAMES", "DEVICE_PATTERN"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,84 +168,13 @@ class VoiceKind:
     keeps_speech: bool = False  # whether its backend heeds ``LoadSettings.kept_speech``
 
 
-def require_default_networks(settings: LoadSettings) -> None:
-    """Raise BadRequest for a precision or an executor, of a voice that has one only."""
-    for name, value, default in (
-        ("precision", settings.precision, "fp32"),
-        ("executor", settings.executor, "auto"),
-    ):
-        if value != default:
-            raise BadRequest(f"{name} is {value!r}; only a CosyVoice bundle has others than {default}")
-
-
-@contextlib.contextmanager
-def translated_errors(
-    family: str, extra: str, import_faults: Callable[[], tuple[type[Exception], ...]]
-) -> Iterator[None]:
-    """Translate faults of a folder or device to BundleError.
-
-    import_faults: imports what the networks of the family raise. Raises MissingExtra if something imports a
-    package that is not installed.
-    """
-    try:
-        from ...models.bundle_files import WeightFileError
-        from ...models.devices.execution import DeviceError
-
-        faults: tuple[type[Exception], ...] = (WeightFileError, DeviceError, *import_faults())
-    except ImportError as error:
-        raise MissingExtra(family, extra) from error
-    try:
-        yield
-    except faults as error:
-        raise BundleError(str(error)) from error
-    except ModuleNotFoundError as error:
-        raise MissingExtra(family, extra) from error
-    except OSError as error:
-        raise BundleError(f"{error.filename or 'the bundle'}: {error.strerror or error}") from error
-
-
 def card_name_of(device: str) -> str:
     """Name of the graphics card ``device``, empty for a CPU. Raises BundleError if it is absent."""
-    with translated_errors("a device", "cosyvoice", lambda: ()):
+    try:
         from ...models.devices.torch_devices import card_name, find_device
 
         return card_name(find_device(device))
-
-
-@contextlib.contextmanager
-def writing_errors(folder: Path) -> Iterator[None]:
-    """Translate faults of a folder that random weights are written to."""
-    try:
-        yield
-    except FileExistsError as error:
-        raise BadRequest(f"{folder}: is not an empty folder; give a new one") from error
-    except RuntimeError as error:  # torch's error for a full disk
-        raise BundleError(f"{folder}: cannot be written: {str(error).splitlines()[0]}") from error
-
-
-__all__ = ["DEVICE_NAMES", "DEVICE_PATTERN", "load_on_device", "require_onnx_device"]
-
-
-def require_onnx_device(name: str) -> OnnxDevice:
-    """The device of ONNX Runtime with that name; "auto" is the CPU.
-
-    Raises BadRequest for an unknown name, and for a device that the installed package of ONNX Runtime lacks.
-    """
-    try:
-        return find_onnx_device(name)
-    except DeviceError as fault:
-        raise BadRequest(str(fault)) from fault
-
-
-def load_on_device(load: Callable[[OnnxDevice], Backend], device: OnnxDevice) -> Backend:
-    """Load a voice, and compute something with it; on the CPU if the device fails at that."""
-    if device.is_cpu:
-        return load(CPU)
-    from ...models.devices.onnx_sessions import ONNX_RUNTIME_ERRORS, last_line, log_fallback
-
-    try:
-        return load(device)
-    except (BundleError, *ONNX_RUNTIME_ERRORS) as error:
-        backend = load(CPU)  # raises the fault of a voice that is damaged
-        log_fallback(device, last_line(error))
-        return backend
+    except DeviceError as error:
+        raise BundleError(str(error)) from error
+    except ImportError as error:
+        raise MissingExtra("a device", "cosyvoice") from error

@@ -8,8 +8,8 @@ from ...models.cosyvoice.flow.policy import EXACT_POLICY, HALF_PRECISION_POLICY,
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
 from ...models.devices.execution import Executor, Precision, is_torch_installed
 from ...models.devices.onnx_providers import is_for_onnxruntime_only
-from ..backends.voice_kind import require_onnx_device
 from ..errors import BadRequest, MissingExtra
+from ..voice_kit.loading import require_onnx_device
 from ..voice_kit.policy import DecodingPolicy, require_device
 
 # Of policies that state no other. A bench of random weights sets a lower bound in its server's process.

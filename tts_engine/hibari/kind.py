@@ -8,14 +8,8 @@ from ...models.devices.onnx_providers import OnnxDevice
 from ...models.phonemes.english_ipa import EnglishPhonemizer
 from ..backends.base import Backend
 from ..backends.hosted_backend import BackendParts, host_backend
-from ..backends.voice_kind import (
-    KeptSpeechConfig,
-    LoadSettings,
-    VoiceKind,
-    load_on_device,
-    require_default_networks,
-    require_onnx_device,
-)
+from ..backends.voice_kind import KeptSpeechConfig, LoadSettings, VoiceKind
+from ..voice_kit.loading import load_on_device, require_default_networks, require_onnx_device
 from ..voices.voices import Voice
 
 

@@ -5,13 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from ..backends.base import Backend
-from ..backends.voice_kind import (
-    LoadSettings,
-    VoiceKind,
-    load_on_device,
-    require_default_networks,
-    require_onnx_device,
-)
+from ..backends.voice_kind import LoadSettings, VoiceKind
+from ..voice_kit.loading import load_on_device, require_default_networks, require_onnx_device
 from ..voices.voices import Voice
 
 

@@ -12,11 +12,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from .prosody import BREAK_STRENGTHS_S, MAX_BREAK_S
+
 MAX_SKIPPED_CHARACTERS: Final = 65_536
-MAX_PAUSE_S: Final = 20.0  # as of a break in an SSML document; a longer one is shortened
 _MAX_DIRECTION_CHARACTERS: Final = 100  # of an opening tag or a pause; a longer one is text
-# Of "<break strength=...>"; "[pause]" is a medium one.
-_STRENGTHS_S: Final = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.5, "strong": 1.0, "x-strong": 1.5}
 
 # Of DeepSeek, Qwen, Magistral ("[THINK]"), Hermes, and prompts that ask for them.
 _BLOCKS: Final = (
@@ -178,9 +177,11 @@ def _pause_s(direction: re.Match[str]) -> float | None:
         return None
     number = direction["span"] or direction["time"]
     if number is None:
-        return _STRENGTHS_S.get((direction["strength"] or "medium").lower(), _STRENGTHS_S["medium"])
+        # "[pause]" is a medium one.
+        strength = (direction["strength"] or "medium").lower()
+        return BREAK_STRENGTHS_S.get(strength, BREAK_STRENGTHS_S["medium"])
     unit = (direction["unit"] or direction["time_unit"] or "s").lower()
-    return min(MAX_PAUSE_S, float(number) * _seconds_in(unit))
+    return min(MAX_BREAK_S, float(number) * _seconds_in(unit))
 
 
 def _seconds_in(unit: str) -> float:

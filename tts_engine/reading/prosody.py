@@ -1,7 +1,15 @@
-"""The prosody of a part of a text: a value that markup sets and voices follow as far as they can."""
+"""The prosody of a part of a text, which markup sets and voices follow as far as they can, and its breaks."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
+
+MAX_BREAK_S: Final = 20.0  # a longer one is shortened
+# Of ``strength`` of SSML's ``break``.
+BREAK_STRENGTHS_S: Final[Mapping[str, float]] = MappingProxyType(
+    {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.5, "strong": 1.0, "x-strong": 1.5}
+)
 
 
 @dataclass(frozen=True, slots=True)

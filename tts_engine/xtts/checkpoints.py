@@ -6,8 +6,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ..backends.voice_kind import CheckedBundle, CheckedFile, translated_errors, writing_errors
+from ..backends.voice_kind import CheckedBundle, CheckedFile
 from ..errors import BadRequest, BundleError, MissingExtra
+from ..voice_kit.loading import translated_errors, writing_errors
 
 if TYPE_CHECKING:
     from ..voices.enrollable import EnrollableVoices

@@ -16,8 +16,8 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
-from ...audio.codecs import l16_decode, l16_encode
-from ...audio.stateful_codecs import AvCodecState, make_opus
+from ...audio.line_codec import LineCodecState
+from ...audio.line_codecs import line_codec
 from ..connection import Message
 from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted, StreamWarning
 from ..json_object import JsonObject
@@ -27,6 +27,7 @@ from .webhooks import WebhookAnswer, xml_answer
 
 _G711: Final[Mapping[str, StreamFormat]] = MappingProxyType({"PCMU": ULAW, "PCMA": ALAW})
 SAMPLE_RATES: Final = (8_000, 16_000, 24_000)  # Hz, of L16 and Opus
+_L16: Final = line_codec("slin")
 _PACKET_MS: Final = 20
 _MIN_RATIO: Final = 4  # of roughness; in the wrong order of bytes speech and noise have a hundredfold
 
@@ -44,7 +45,7 @@ class L16Codec:
 
     def encode(self, pcm: bytes) -> bytes:
         """Return s16le in that order."""
-        return l16_encode(pcm) if self._is_big_endian else pcm
+        return _L16.encode(pcm) if self._is_big_endian else pcm
 
     def decode(self, payload: bytes) -> bytes:
         """Return s16le."""
@@ -52,7 +53,7 @@ class L16Codec:
             little, big = (_roughness(np.frombuffer(payload, order)) for order in ("<i2", ">i2"))
             if max(little, big) > _MIN_RATIO * min(little, big):
                 self._is_big_endian = big < little
-        return l16_decode(payload) if self._is_big_endian else payload
+        return _L16.decode(payload) if self._is_big_endian else payload
 
 
 def _roughness(samples: NDArray[np.int16]) -> int:
@@ -62,7 +63,7 @@ def _roughness(samples: NDArray[np.int16]) -> int:
 class TelnyxStreamConnection(CarrierJsonConnection):
     """The gateway's side of one stream."""
 
-    _opus: AvCodecState | None = None
+    _opus: LineCodecState | None = None
 
     def _read_event(self, event: str, message: JsonObject) -> Iterable[StreamEvent]:
         if event == "error":
@@ -95,6 +96,8 @@ class TelnyxStreamConnection(CarrierJsonConnection):
             allowed = ", ".join(map(str, SAMPLE_RATES))
             raise MediaStreamProtocolError(f"got {encoding} at {rate} Hz; allowed are {allowed}")
         if encoding == "OPUS":
+            make_opus = line_codec("opus").make_state
+            assert make_opus is not None
             self._opus = make_opus(rate)
             return StreamFormat(f"Opus at {rate} Hz", rate, 1, decode=self._opus.decode)
         codec = L16Codec()

@@ -23,12 +23,7 @@ import numpy as np
 from ....adapters.audio.encoders import AudioFormat, Codec, open_encoder
 from ....adapters.audio.tempo import TimeStretcher
 from ....adapters.sliced_work import SlicedWork
-from ....adapters.ssml.document import (
-    MAX_DOCUMENT_CHARACTERS,
-    BadSsml,
-    SsmlDocument,
-    plain_document,
-)
+from ....adapters.ssml.document import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlDocument, plain_document
 from ....adapters.ssml.input import SsmlInput, TextTags, push_document_in_slices
 from ....adapters.written_words import WrittenWords
 from ....tts_engine.chunk import SAMPLE_RATE, Mark, Word

@@ -23,12 +23,12 @@ from ....adapters.rtp.source_lock import Address
 from ....adapters.rtp.wire import RtpOpening
 from ....tts_engine.errors import Overloaded
 from ...access.access_control import Grant
-from ..agents import Agent
+from ..agents.agent import Agent
 from ..call import Call
 from ..call_options import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
 from ..legs.leg import CallServices, CallSettings, LegGroup
-from ..legs.phone_leg import PhoneLeg, end_phone_legs
 from ..transfers import CallTransfers
+from .phone_leg import PhoneLeg, end_phone_legs
 
 logger = logging.getLogger(__name__)
 

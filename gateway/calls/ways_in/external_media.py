@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol, TypeVar
 
 from ....tts_engine.errors import VivavoceError
-from ..agents import Agent
+from ..agents.agent import Agent
 from ..call import Call
 from ..call_options import Caller, CallOwner
 from ..transfers import CallTransfers

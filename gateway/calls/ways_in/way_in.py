@@ -12,15 +12,15 @@ from ....adapters.media.clock import Clock
 from ....adapters.media.media_servers import MediaServers
 from ....adapters.media.messages import WireOpening
 from ....adapters.media.paced_media import SpeechDetector
+from ....adapters.unidentified_connections import UnidentifiedConnections
 from ...access.access_control import AccessControl
 from ...configuration.settings import Settings
 from ...voice_registry import VoiceRegistry
 from ...web.app import Mount
-from ..agents import CallAgents
+from ..agents.agent import CallAgents
 from ..api.placed_calls import PlaceCall, PlacedCalls
 from ..expected_calls import ExpectedCalls
 from ..legs.leg import CallServices, CallSettings
-from ..legs.websocket_calls import WebSocketCalls
 from .external_media import ExternalMedia
 
 
@@ -35,7 +35,7 @@ class WayInServer(Protocol):
 class OpenWayIn:
     """A way in of a running server."""
 
-    server: WayInServer | None = None  # closed with the server; None: its calls are ``CallHost.websockets``
+    server: WayInServer | None = None  # closed with the server; None: it has no calls of its own
     mounts: tuple[Mount, ...] = ()
     place_call: PlaceCall | None = None  # takes the requests of ``WayIn.placed_calls``
     external_media: ExternalMedia | None = None  # for the callers of a telephone system
@@ -54,7 +54,7 @@ class CallHost:
     access: AccessControl
     media: MediaServers  # plays the speech of phones
     clock: Clock  # of the calls whose packets this process sends
-    websockets: WebSocketCalls
+    unidentified_websockets: UnidentifiedConnections  # without a call yet
     make_speech_detector: Callable[[], SpeechDetector]
     sockets: Mapping[str, socket.socket]  # bound, by the names of the ways in that listen
     opened: Mapping[str, OpenWayIn]  # the ways in that are listed earlier, by name

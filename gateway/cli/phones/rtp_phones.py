@@ -18,7 +18,6 @@ from uuid import UUID
 
 import httpx
 
-from ....adapters.audio.codecs import ulaw_decode, ulaw_encode
 from ....adapters.rtp.codec import CODECS, TELEPHONE_EVENT
 from ....adapters.rtp.packet import RtpPacket, RtpProtocolError, encode_packet, parse_packet
 from ....adapters.rtp.rtcp import Bye, encode_bye, parse_rtcp
@@ -39,7 +38,8 @@ from .simulated_phones import (
 )
 
 _PACKET_SAMPLES: Final = round(SAMPLE_RATE * PTIME_S)
-_SILENCE: Final = ulaw_encode(bytes(2 * _PACKET_SAMPLES))
+_ULAW: Final = CODECS["ulaw"]
+_SILENCE: Final = _ULAW.encode(bytes(2 * _PACKET_SAMPLES))
 _KEY_PACKETS: Final = 6  # of which the last three end the key
 _RECEIVE_BYTES: Final = 2048
 _CNAME: Final = "phone"
@@ -66,7 +66,7 @@ class SimulatedRtpPhone:
 
     def send_silence(self) -> None:
         """Send the next packet."""
-        self._send(CODECS["ulaw"].payload_type, _SILENCE, self.timestamp)
+        self._send(_ULAW.payload_type, _SILENCE, self.timestamp)
         self.timestamp = (self.timestamp + _PACKET_SAMPLES) % 2**32
         self.next_silence += PTIME_S
 
@@ -98,7 +98,7 @@ class SimulatedRtpPhone:
     def _packets(self) -> Iterator[ReceivedPacket]:
         for arrived, data in self.arrivals:
             with suppress(RtpProtocolError):
-                yield ReceivedPacket(arrived, SAMPLE_RATE, ulaw_decode(parse_packet(data).payload))
+                yield ReceivedPacket(arrived, SAMPLE_RATE, _ULAW.decode(parse_packet(data).payload))
 
 
 class RtpPhones:

@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vivavoce.adapters.audio import codecs, ogg_opus
-from vivavoce.adapters.audio.encoders import (
-    SAMPLE_RATES,
-    AudioFormat,
-    AudioLayout,
-    Codec,
-    open_encoder,
-)
+from vivavoce.adapters.audio.encoders import AUDIO_FORMATS, SAMPLE_RATES, AudioFormat, Codec, open_encoder
+from vivavoce.adapters.audio.format_kind import AudioLayout
+from vivavoce.adapters.audio.formats import g711
+from vivavoce.adapters.audio.formats.opus import ogg_head
+from vivavoce.adapters.audio.pcm import wav_stream_header
 from vivavoce.tts_engine.errors import BadRequest
 
 CODECS = get_args(Codec)
@@ -35,6 +32,10 @@ FEED = 480  # samples at 24 kHz, 20 ms
 # Objects of a closed encoder that are left to the garbage collector. From PyAV 19 on, the filters of an
 # encoder's own resampler refer to their graph.
 MAX_COLLECTED = 0 if int(av.__version__.partition(".")[0]) < 19 else 16
+
+
+def test_the_formats_are_those_of_the_type() -> None:
+    assert tuple(kind.name for kind in AUDIO_FORMATS) == CODECS
 
 
 def voiced(seconds: float) -> NDArray[np.int16]:
@@ -57,9 +58,9 @@ def decoded(audio: AudioFormat, data: bytes) -> tuple[NDArray[np.float64], int]:
         case "pcm":
             pcm = data[: len(data) // 2 * 2]
         case "ulaw":
-            pcm = codecs.ulaw_decode(data)
+            pcm = g711.ulaw_decode(data)
         case "alaw":
-            pcm = codecs.alaw_decode(data)
+            pcm = g711.alaw_decode(data)
         case _:
             return _decoded_container(data, CONTAINERS[audio.codec])
     return np.frombuffer(pcm, "<i2") / 32_768, audio.sample_rate
@@ -264,7 +265,7 @@ def test_a_closed_encoder_leaves_nothing_to_the_garbage_collector(
 
 def test_a_wav_stream_header_has_an_unknown_length() -> None:
     data = encoded(AudioFormat("wav", 8_000), voiced(0.1))
-    assert data[:44] == codecs.wav_stream_header(8_000)
+    assert data[:44] == wav_stream_header(8_000)
     assert decoded(AudioFormat("wav", 8_000), data)[1] == 8_000
 
 
@@ -303,17 +304,17 @@ def test_the_head_of_ogg_opus_has_the_input_rate_that_was_asked_for(rate: int) -
     assert data[28:36] == b"OpusHead"
     assert int.from_bytes(data[40:44], "little") == rate
     stated = int.from_bytes(data[22:26], "little")
-    assert ogg_opus.page_checksum(data[:22] + bytes(4) + data[26:47]) == stated
+    assert ogg_head.page_checksum(data[:22] + bytes(4) + data[26:47]) == stated
     # The checksum of FFmpeg's own second page shows that the function is right.
     tags = data[47 : data.index(b"OggS", 48)]
-    assert ogg_opus.page_checksum(tags[:22] + bytes(4) + tags[26:]) == int.from_bytes(tags[22:26], "little")
+    assert ogg_head.page_checksum(tags[:22] + bytes(4) + tags[26:]) == int.from_bytes(tags[22:26], "little")
     heard, _ = decoded(AudioFormat("opus", rate), data)
     assert abs(len(heard) - 4_800) <= 2
 
 
 def test_a_page_that_is_no_opus_head_is_refused() -> None:
     with pytest.raises(ValueError, match="the page of an Opus header is needed"):
-        ogg_opus.with_input_rate(b"OggS" + bytes(60), 16_000)
+        ogg_head.with_input_rate(b"OggS" + bytes(60), 16_000)
 
 
 @pytest.mark.parametrize("rate", SAMPLE_RATES)

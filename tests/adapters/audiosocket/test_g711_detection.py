@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from shared.calls.audiosocket_messages import CALL_ID_MESSAGE, CALL_UUID
-from vivavoce.adapters.audio.codecs import alaw_encode, ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import alaw_encode, ulaw_encode
 from vivavoce.adapters.audiosocket.g711_detection import PayloadEncoding, guess_encoding
 from vivavoce.adapters.audiosocket.protocol import (
     SAMPLE_RATE_OF_KIND,

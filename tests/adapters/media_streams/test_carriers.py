@@ -21,7 +21,7 @@ from shared.calls.carrier_messages import (
     TWILIO_START,
     VONAGE_START,
 )
-from vivavoce.adapters.audio.codecs import alaw_decode, ulaw_decode
+from vivavoce.adapters.audio.formats.g711 import alaw_decode, ulaw_decode
 from vivavoce.adapters.media_streams.carriers.exotel import ExotelStreamConnection
 from vivavoce.adapters.media_streams.carriers.jambonz import JambonzStreamConnection
 from vivavoce.adapters.media_streams.carriers.plivo import PlivoStreamConnection

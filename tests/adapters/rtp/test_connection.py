@@ -8,7 +8,7 @@ import pytest
 
 from shared.audio.g711_tables import A_LAW, MU_LAW, G711Law
 from shared.calls.rtp_stream import PEER, RtpSource
-from vivavoce.adapters.audio.codecs import ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_encode
 from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.adapters.rtp.codec import CODECS
 from vivavoce.adapters.rtp.connection import (
@@ -55,7 +55,7 @@ def test_packets_that_are_sent_count_on_with_one_marker(name: str) -> None:
             == (first.timestamp + index * (codec.clock_rate or codec.sample_rate) // 50) % 2**32
         )
         assert (packet.ssrc, packet.marker) == (first.ssrc, index == 0)
-        if codec.make is None:  # packets of the others depend on those before
+        if codec.make_state is None:  # packets of the others depend on those before
             decoded = np.frombuffer(codec.decode(packet.payload), "<i2")
             assert np.allclose(decoded, range(len(pcm) // 2), atol=16)
 

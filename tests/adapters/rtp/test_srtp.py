@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from shared.calls.rtp_stream import PEER, RtpSource
-from vivavoce.adapters.audio.codecs import ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_encode
 from vivavoce.adapters.rtp.codec import CODECS
 from vivavoce.adapters.rtp.connection import RtpConnection, RtpEnd, RtpFault, RtpOptions
 from vivavoce.adapters.rtp.packet import encode_packet, parse_packet

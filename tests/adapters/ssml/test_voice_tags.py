@@ -4,7 +4,7 @@ from itertools import groupby
 
 import pytest
 
-from vivavoce.adapters.ssml.voice_tags import MAX_TAG_DEPTH, VoiceTags
+from vivavoce.adapters.ssml.markups.voice_tags import MAX_TAG_DEPTH, VoiceTags
 
 TEXTS = {
     "He said: [voice:anna]Come in![/voice] So she did.": [

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from shared.audio.speech_level import active_speech_level
 from shared.voices.installed_voices import write_joe_folder, write_kokoro_folder
-from vivavoce.adapters.audio.codecs import alaw_decode, alaw_encode, ulaw_decode, ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import alaw_decode, alaw_encode, ulaw_decode, ulaw_encode
 from vivavoce.adapters.audio.resample import Downsampler
 from vivavoce.tts_engine.engine import Engine
 

@@ -25,7 +25,7 @@ class DeepgramDriver(SocketDriver):
     )
     path = "/v1/speak?model=tone-440"
     wrong_address = "/v1/speak?model=nobody"
-    idle_constants = ("shell.transcript_socket.IDLE_S",)
+    idle_constants = ("kits.transcript_socket.IDLE_S",)
     wrong = (
         *SocketDriver.wrong,
         '{"type": "Sing"}',

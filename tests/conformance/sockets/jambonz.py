@@ -14,7 +14,7 @@ class JambonzDriver(SocketDriver):
     wrong_address = f"{PATH}?voice=nobody"
     has_done = False
     is_cancel_the_end = True
-    idle_constants = ("shell.transcript_socket.IDLE_S",)
+    idle_constants = ("kits.transcript_socket.IDLE_S",)
     wrong = (
         *SocketDriver.wrong,
         '{"type": "sing"}',

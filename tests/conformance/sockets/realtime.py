@@ -12,7 +12,7 @@ from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
 class RealtimeDriver(SocketDriver):
     name = "realtime"
     path = f"{PATH}?model=gpt-realtime"
-    idle_constants = ("shell.transcript_socket.IDLE_S",)
+    idle_constants = ("kits.transcript_socket.IDLE_S",)
     codes = OPENAI_CODES
     wrong = (
         *SocketDriver.wrong,

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from vivavoce.gateway.access.errors import KeyRefused
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.cli.keys import keys as command
+from vivavoce.gateway.cli.commands.keys import keys as command
 from vivavoce.tts_engine.errors import BadRequest
 
 

@@ -19,7 +19,8 @@ from vivavoce.gateway.calls.call_options import CallSpeechOptions
 from vivavoce.gateway.calls.events import CallEvent, SpeechDiscarded, SpeechFinished
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
-from vivavoce.tts_engine.reading.pronunciation.lexicon_files import LexiconFile, lexicon_of
+from vivavoce.tts_engine.reading.pronunciation.entries import lexicon_of
+from vivavoce.tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 
 
 def test_an_utterance_is_played_once_and_whole(run_virtually: RunVirtually) -> None:

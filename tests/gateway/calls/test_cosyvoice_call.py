@@ -16,9 +16,9 @@ torch = pytest.importorskip(
 )
 
 from shared.voices.cosyvoice_bundles import write_random_bundle  # noqa: E402
+from vivavoce.gateway.cli.commands.phone.calls import listen  # noqa: E402
+from vivavoce.gateway.cli.commands.phone.report import PhoneReport  # noqa: E402
 from vivavoce.gateway.cli.main import main  # noqa: E402
-from vivavoce.gateway.cli.phone import listen  # noqa: E402
-from vivavoce.gateway.cli.phone_report import PhoneReport  # noqa: E402
 from vivavoce.gateway.serve import Gateway  # noqa: E402
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from shared.calls.ticked_call import SAMPLE_RATE, RunVirtually, open_call
-from vivavoce.adapters.audio.codecs import WAV_HEADER_BYTES
+from vivavoce.adapters.audio.pcm import WAV_HEADER_BYTES
 from vivavoce.adapters.media.call_media import RecordedAudio
 from vivavoce.gateway.calls.events import RecordingEnded
 from vivavoce.gateway.calls.recordings import CallNotRecordable, CallRecordings, RecordingFailed

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from vivavoce.gateway.cli import main
 from vivavoce.gateway.cli.bench.processes import run_server_process
-from vivavoce.gateway.cli.phone import listen
-from vivavoce.gateway.cli.phone_report import PhoneReport
+from vivavoce.gateway.cli.commands.phone.calls import listen
+from vivavoce.gateway.cli.commands.phone.report import PhoneReport
 from vivavoce.gateway.cli.phones.audiosocket_phones import PhoneSimulator
 from vivavoce.gateway.cli.phones.simulated_phones import PhoneFailed, check_digits
 from vivavoce.tts_engine.errors import BadRequest

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from vivavoce.gateway.cli.bench.processes import run_server_process
-from vivavoce.gateway.cli.phone import listen
+from vivavoce.gateway.cli.commands.phone.calls import listen
 from vivavoce.gateway.cli.phones.simulated_phones import PhoneFailed
 from vivavoce.gateway.cli.phones.wires import MAKE_PHONES
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vivavoce.gateway.cli import main
-from vivavoce.gateway.cli.say_output import CODECS, PLAYERS
+from vivavoce.gateway.cli.commands.say.output import CODECS, PLAYERS
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 
 PCM_SUFFIXES = {suffix for suffix, codec in CODECS.items() if codec == "pcm"}

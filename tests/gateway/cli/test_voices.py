@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vivavoce.adapters.audio.codecs import wav_header
+from vivavoce.adapters.audio.pcm import wav_header
 from vivavoce.gateway.cli import main
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.voices.store import VoiceStore

@@ -27,8 +27,9 @@ from vivavoce.tts_engine.errors import (
     SynthesisFailed,
     UnknownVoice,
 )
+from vivavoce.tts_engine.reading.pronunciation.entries import lexicon_of
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon
-from vivavoce.tts_engine.reading.pronunciation.lexicon_files import LexiconFile, lexicon_of
+from vivavoce.tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from vivavoce.tts_engine.reading.prosody import Prosody
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 from vivavoce.tts_engine.stream import Stream

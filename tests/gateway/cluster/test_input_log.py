@@ -12,7 +12,7 @@ from vivavoce.gateway.cluster.replicas.messages import (
     SetProsody,
     StreamInput,
 )
-from vivavoce.tts_engine.reading.pronunciation.lexicon_files import make_pronunciation
+from vivavoce.tts_engine.reading.pronunciation.entries import make_pronunciation
 from vivavoce.tts_engine.reading.prosody import Prosody
 
 _INPUTS = st.lists(

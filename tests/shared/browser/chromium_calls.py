@@ -11,7 +11,7 @@ import pytest
 from benches.browser_calls import serve_browser_calls
 from shared.browser.chromium import BrowserTab, Chromium, find_chromium, loopback_only, open_chromium
 from shared.engine.standin_backend import StandInBackend
-from vivavoce.gateway.calls.agents import Agent
+from vivavoce.gateway.calls.agents.agent import Agent
 from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
 from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
 from vivavoce.tts_engine.engine import Engine

@@ -17,7 +17,7 @@ from vivavoce.adapters.playback.background import BackgroundLoops
 from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.calls.agents import Agent
+from vivavoce.gateway.calls.agents.agent import Agent
 from vivavoce.gateway.calls.legs.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls

@@ -20,7 +20,7 @@ from av import AudioFrame, AudioResampler
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_decode, ulaw_encode
 from vivavoce.adapters.audiosocket.protocol import (
     AudioSocketAudio,
     AudioSocketConnection,

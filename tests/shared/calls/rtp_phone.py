@@ -5,7 +5,7 @@ import threading
 import time
 
 from shared.calls.rtp_stream import RtpSource
-from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_decode, ulaw_encode
 from vivavoce.adapters.rtp.packet import RtpPacket, encode_packet, parse_packet
 from vivavoce.adapters.rtp.rtcp import encode_bye
 from vivavoce.adapters.rtp.telephone_events import encode_key

@@ -20,7 +20,7 @@ from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 
 from shared.calls.simulated_media import AudioSocketMedia, RtpMedia, SimulatedMedia, WebSocketMedia
-from vivavoce.gateway.calls.legs.message_socket import ServerMessageSocket
+from vivavoce.gateway.calls.kits.message_socket import ServerMessageSocket
 
 USER, PASSWORD, APP = "vivavoce", "secret", "vivavoce"
 _AUTHORIZATION = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()

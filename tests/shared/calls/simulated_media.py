@@ -10,7 +10,7 @@ from shared.calls.call_server import Phone
 from shared.calls.peers.asterisk import SimulatedAsterisk
 from shared.calls.rtp_phone import RtpTestPhone
 from vivavoce.adapters.audiosocket.protocol import Dtmf
-from vivavoce.gateway.calls.legs.message_socket import ClientMessageSocket, MessageSocket
+from vivavoce.gateway.calls.kits.message_socket import ClientMessageSocket, MessageSocket
 
 
 class SimulatedMedia(Protocol):

@@ -13,10 +13,12 @@ from shared.calls.peers.peer import SimulatedPeer
 from shared.calls.websocket_phones import WebSocketPhone
 from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
-from vivavoce.gateway import call_servers
-from vivavoce.gateway.calls.agents import Agent, SilentAgent
+from vivavoce.gateway.calls.agents.agent import Agent
+from vivavoce.gateway.calls.agents.kinds.silent import SilentAgent
 from vivavoce.gateway.calls.call import Call
-from vivavoce.gateway.calls.legs.websocket_leg import WebSocketTimeouts
+from vivavoce.gateway.calls.kits import websocket_calls
+from vivavoce.gateway.calls.kits.websocket_calls import WebSocketCalls
+from vivavoce.gateway.calls.kits.websocket_leg import WebSocketTimeouts
 from vivavoce.gateway.serve import Gateway
 from vivavoce.tts_engine.engine import Engine
 
@@ -58,6 +60,12 @@ class WebSocketCallServer:
         async with asyncio.timeout(TIMEOUT_S):
             await call.end.wait_closed()
 
+    def calls_of(self, way_in: str) -> WebSocketCalls:
+        """Return the calls of a way in on WebSockets."""
+        calls = self.gateway.calls.opened[way_in].server
+        assert isinstance(calls, WebSocketCalls)
+        return calls
+
     async def aclose(self) -> None:
         for call in self._calls:
             call.cancel()
@@ -68,7 +76,7 @@ class WebSocketCallServer:
 @contextmanager
 def patient_with_sockets(**timeouts: float) -> Iterator[None]:
     """Let gateways that are opened meanwhile have other ``WebSocketTimeouts``."""
-    with patch.object(call_servers, "WebSocketTimeouts", partial(WebSocketTimeouts, **timeouts)):
+    with patch.object(websocket_calls, "WebSocketTimeouts", partial(WebSocketTimeouts, **timeouts)):
         yield
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from vivavoce.tts_engine.reading.directions import (
-    MAX_PAUSE_S,
     MAX_SKIPPED_CHARACTERS,
     DirectedText,
     Directions,
     PlainText,
 )
+from vivavoce.tts_engine.reading.prosody import MAX_BREAK_S
 
 # Written; what is spoken of it, with pauses in seconds
 CASES = [
@@ -23,7 +23,7 @@ CASES = [
     ("Wait [pause 500ms] here [pause] there.", ["Wait ", 0.5, " here ", 0.5, " there."]),
     ("One<break time=\"1s\"/>two<break time='.25s' />three<break/>", ["One", 1.0, "two", 0.25, "three", 0.5]),
     ('One<break strength="x-strong"/>two', ["One", 1.5, "two"]),
-    ("[pause:2h]Long", [MAX_PAUSE_S, "Long"]),
+    ("[pause:2h]Long", [MAX_BREAK_S, "Long"]),
     # Text
     (
         "if a < b and [see](x) or [pausing] then ```python",

@@ -13,9 +13,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from .....adapters.ssml.document import MAX_BREAK_S, MAX_PRONOUNCED_CHARACTERS, SsmlPiece
+from .....adapters.ssml.document import MAX_PRONOUNCED_CHARACTERS, SsmlPiece
 from .....tts_engine.reading.pronunciation.lexicon import Pronunciation
-from .....tts_engine.reading.prosody import Prosody
+from .....tts_engine.reading.prosody import MAX_BREAK_S, Prosody
 
 MAX_TAG_CHARACTERS: Final = 100  # a longer one is text
 MAX_SPELLED_CHARACTERS: Final = 1_000  # after which an element that is not closed ends

@@ -17,7 +17,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from .....adapters.audio.codecs import wav_file
+from .....adapters.audio.pcm import wav_file
 from .....tts_engine.errors import VivavoceError
 from .....tts_engine.process_limits import descriptor_limit
 from ....access.grant_ends import ending_with_grants

@@ -23,11 +23,12 @@ from pydantic import BaseModel
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from .....adapters.audio.codecs import WAV_HEADER_BYTES, wav_header
+from .....adapters.audio.pcm import WAV_HEADER_BYTES, wav_header
 from .....adapters.dashscope.connection import MAX_FRAME_CHARACTERS
 from .....adapters.dashscope.events import SentenceBegin, SentenceEnd, SentenceSynthesis
 from .....adapters.dashscope.sentence_events import SentenceEventBuilder, billed_characters
-from .....adapters.ssml.document import SsmlDocument, parse_ssml_in_slices, plain_document
+from .....adapters.ssml.document import SsmlDocument, plain_document
+from .....adapters.ssml.registry import parse_ssml_in_slices
 from .....adapters.subtitles import FORMATS, as_json, cues_of_written, from_json
 from .....tts_engine.chunk import SAMPLE_RATE, Word
 from .....tts_engine.errors import UnknownVoice

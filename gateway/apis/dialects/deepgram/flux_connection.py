@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from .....adapters.transcript_queue import Transcript
 from .....tts_engine.chunk import SAMPLE_RATE, Word
+from ...kits.transcript_socket import SpokenTexts, TranscriptConnection
 from ...shell.speech import EncodedChunk, SynthesisOptions
-from ...shell.transcript_socket import SpokenTexts, TranscriptConnection
 from .errors import DEEPGRAM_ERRORS
 from .flux_models import (
     FLUX_CLIENT_MESSAGE,

@@ -9,8 +9,8 @@ mp3, flac, aac          their own           MP3 and AAC: 22,050 Hz
 from dataclasses import dataclass
 from typing import Final
 
-from .....adapters.audio.codecs import WAV_ALAW, WAV_S16, WAV_ULAW, WavEncoding, wav_stream_header
 from .....adapters.audio.encoders import AudioFormat, Codec
+from .....adapters.audio.pcm import WAV_ALAW, WAV_S16, WAV_ULAW, WavEncoding, wav_stream_header
 from ...shell.error_table import InvalidField
 from .models import DeepgramQuery
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .....adapters.audio.codecs import wav_file
-from .....adapters.audio.encoders import AudioFormat, AudioLayout, Codec
+from .....adapters.audio.encoders import AudioFormat, Codec
+from .....adapters.audio.format_kind import AudioLayout
+from .....adapters.audio.pcm import wav_file
 from .models import InworldAudioConfig
 
 _CODECS: Final[Mapping[str, Codec]] = {

@@ -11,7 +11,8 @@ from uuid import uuid4
 from fastapi import WebSocket
 
 from .....adapters.audio.encoders import AudioFormat
-from .....adapters.ssml.document import parse_ssml_in_slices, plain_document
+from .....adapters.ssml.document import plain_document
+from .....adapters.ssml.registry import parse_ssml_in_slices
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
@@ -20,13 +21,13 @@ from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation, json_body, operation, speech_errors
 from ....web.websocket import CLOSE_NORMAL
 from ...dialect import Dialect, DialectHost, OpenDialect
+from ...kits.transcript_socket import TranscriptConnection
 from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...shell.request_fields import read_json, validated
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import SpeechJob
 from ...shell.speech_response import audio_response
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
-from ...shell.transcript_socket import TranscriptConnection
 from .models import (
     JAMBONZ_ERRORS,
     MESSAGE,

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .....adapters.audio.encoders import AudioFormat, AudioLayout
+from .....adapters.audio.encoders import AudioFormat
+from .....adapters.audio.format_kind import AudioLayout
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.errors import UnknownVoice
 from .....tts_engine.stream_request import Delivery

@@ -3,10 +3,10 @@
 import asyncio
 
 from .....adapters.transcript_queue import Transcript
-from .....adapters.visemes import MouthMovement, MouthTimeline
 from .....tts_engine.errors import VivavoceError
 from ....access.access_control import Grant
 from ....web.request_log import RequestRecord
+from ...kits.visemes import MouthMovement, MouthTimeline
 from ...shell.speech import EncodedChunk, EncodedStream
 from .connection import InputFlush
 from .models import SessionConfig

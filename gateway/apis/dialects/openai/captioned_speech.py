@@ -16,10 +16,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from .....adapters.subtitles import FORMATS, cues_of_written
-from .....adapters.visemes import MouthMovement, MouthTimeline
 from .....tts_engine.chunk import Word
 from ....access.access_control import Grant
 from ....web.openapi.operations import BODY_TOO_LONG, JSON, SPEECH_ERRORS, json_body, operation
+from ...kits.visemes import MouthMovement, MouthTimeline
 from ...shell.http_api import Endpoint
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import SpeechJob, check_file_length

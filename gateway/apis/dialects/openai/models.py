@@ -24,7 +24,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, PydanticKnownError
 from starlette.datastructures import UploadFile
 
-from .....adapters.audio.encoders import AudioFormat, AudioLayout
+from .....adapters.audio.encoders import AudioFormat
+from .....adapters.audio.format_kind import AudioLayout
 from ...kits.openai.errors import OpenAIAnswer, OpenAIErrorDetail
 from ...kits.openai.speech_settings import MAX_NAME_CHARACTERS, OpenAIRequest, OpenAISpeechSettings
 

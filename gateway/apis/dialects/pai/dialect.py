@@ -14,7 +14,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import RootModel
 
-from .....adapters.audio.encoders import AudioLayout
+from .....adapters.audio.format_kind import AudioLayout
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.voices.store import StoredVoice
 from ....access.access_control import Grant

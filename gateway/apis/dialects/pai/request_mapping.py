@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from .....adapters.audio.encoders import AudioFormat, AudioLayout
+from .....adapters.audio.encoders import AudioFormat
+from .....adapters.audio.format_kind import AudioLayout
 from .....tts_engine.stream_request import Delivery, DeliveryMode
 from ....access.access_control import Grant
 from ...kits.dashscope.errors import DASHSCOPE_ERRORS

@@ -13,7 +13,7 @@ from uuid import uuid4
 from fastapi import WebSocket
 from starlette.responses import Response
 
-from .....adapters.audio.encoders import AudioLayout
+from .....adapters.audio.format_kind import AudioLayout
 from .....adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTimeouts
 from .....adapters.dashscope.events import RunTask
 from .....tts_engine.chunk import SAMPLE_RATE

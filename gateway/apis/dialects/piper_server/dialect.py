@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .....adapters.audio.encoders import AudioFormat, AudioLayout
+from .....adapters.audio.encoders import AudioFormat
+from .....adapters.audio.format_kind import AudioLayout
 from ....access.access_control import Grant
 from ....web.openapi.operations import json_body, operation, speech_errors
 from ...dialect import Dialect, DialectHost, OpenDialect

@@ -3,11 +3,12 @@
 import re
 from typing import Final
 
-from .....adapters.audio.encoders import AudioFormat, AudioLayout
+from .....adapters.audio.encoders import AudioFormat
+from .....adapters.audio.format_kind import AudioLayout
 from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
+from ...kits.sampling_fields import repetition_window
 from ...shell.model_names import ServiceNames
-from ...shell.sampling_fields import repetition_window
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import JobServer, SpeechJob
 from .latents import decode_voice

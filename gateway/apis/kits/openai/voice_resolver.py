@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from .....tts_engine.errors import UnknownVoice
-from .....tts_engine.reading.pronunciation.lexicon_files import lexicon_of
+from .....tts_engine.reading.pronunciation.entries import lexicon_of
 from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
 from ....access.keys import Scope

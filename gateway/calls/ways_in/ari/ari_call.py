@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ....background_tasks import wait_at_most
-from ...agents import Agent
+from ...agents.agent import Agent
 from ...call import Call
 from ...call_options import NO_OWNER, Caller, CallOwner
 from ...transfers import CallTransfers

@@ -4,9 +4,9 @@ from contextlib import AsyncExitStack
 from uuid import uuid4
 
 from .....adapters.media_streams.asterisk import AsteriskStreamConnection
-from ...legs.message_socket import MessageSocket
-from ...legs.websocket_calls import WebSocketCalls
-from ...legs.websocket_leg import KnownCaller, WebSocketCallOptions
+from ...kits.message_socket import MessageSocket
+from ...kits.websocket_calls import WebSocketCalls
+from ...kits.websocket_leg import KnownCaller, WebSocketCallOptions
 from ..external_media import SystemCall, SystemChannel, wait_connected
 from .sockets import ASTERISK, AwaitedSockets, connect_to_asterisk
 

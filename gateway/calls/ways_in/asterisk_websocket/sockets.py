@@ -11,7 +11,7 @@ from websockets.typing import Subprotocol
 
 from .....adapters.media_streams.asterisk import SUBPROTOCOL
 from .....adapters.media_streams.connection import MAX_MESSAGE_BYTES
-from ...legs.message_socket import ClientMessageSocket, Message, MessageSocket
+from ...kits.message_socket import ClientMessageSocket, Message, MessageSocket
 from ..external_media import ExternalMediaFailed
 
 ASTERISK: Final = "asterisk"  # kind of the calls

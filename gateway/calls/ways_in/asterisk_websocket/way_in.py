@@ -11,9 +11,9 @@ from .....adapters.media_streams.asterisk import SUBPROTOCOL, AsteriskStreamConn
 from ....access.keys import Scope
 from ....web.app import Mount
 from ...call_options import Caller
-from ...legs.message_socket import accept_later, peer_of
-from ...legs.websocket_calls import WebSocketCalls
-from ...legs.websocket_leg import KnownCaller, WebSocketCallOptions
+from ...kits.message_socket import accept_later, peer_of
+from ...kits.websocket_calls import WebSocketCalls, open_websocket_calls
+from ...kits.websocket_leg import KnownCaller, WebSocketCallOptions
 from ...transfers import DialPlanTransfers
 from ..way_in import CallHost, OpenWayIn, WayIn
 from .external_media import WebSocketExternalMedia
@@ -73,10 +73,11 @@ def asterisk_routes(calls: WebSocketCalls, awaited: AwaitedSockets) -> APIRouter
 
 
 async def _open(host: CallHost) -> OpenWayIn:
-    ari, awaited = host.settings.ari, AwaitedSockets()
+    ari, awaited, calls = host.settings.ari, AwaitedSockets(), open_websocket_calls(host)
     return OpenWayIn(
-        mounts=(Mount(asterisk_routes(host.websockets, awaited), Scope.CALLS_ALL),),
-        external_media=WebSocketExternalMedia(host.websockets, awaited, ari.codec, ari.connection),
+        calls,
+        mounts=(Mount(asterisk_routes(calls, awaited), Scope.CALLS_ALL),),
+        external_media=WebSocketExternalMedia(calls, awaited, ari.codec, ari.connection),
     )
 
 

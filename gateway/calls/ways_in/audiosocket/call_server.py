@@ -23,7 +23,7 @@ from .....adapters.media.messages import PhoneCallOptions
 from .....adapters.unidentified_connections import DEFAULT_MAX_UNIDENTIFIED
 from .....tts_engine.errors import Overloaded
 from ....listening_sockets import limit_unidentified
-from ...agents import Agent
+from ...agents.agent import Agent
 from ...call import Call
 from ...call_options import (
     LEAD_S,
@@ -36,8 +36,8 @@ from ...call_options import (
     CallSpeechOptions,
 )
 from ...expected_calls import ExpectedCall, ExpectedCalls
+from ...kits.phone_leg import PhoneLeg, end_phone_legs
 from ...legs.leg import CallServices, CallSettings, LegGroup
-from ...legs.phone_leg import PhoneLeg, end_phone_legs
 from ...registry import CallRegistry
 from ...transfers import CallTransfers
 

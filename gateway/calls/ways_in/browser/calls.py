@@ -13,7 +13,7 @@ from .....adapters.media.paced_media import SpeechDetector
 from .....tts_engine.errors import Overloaded
 from ....access.access_control import Grant
 from ....voice_registry import VoiceRegistry
-from ...agents import Agent
+from ...agents.agent import Agent
 from ...api.key_calls import KeyCalls
 from ...legs.leg import CallServices, LegGroup
 from ...registry import CallUnknown

@@ -14,7 +14,7 @@ from .....adapters.playback.playout import Playout
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.errors import BadRequest, Overloaded
 from ....voice_registry import KeyVoices
-from ...agents import Agent
+from ...agents.agent import Agent
 from ...api.attachment import AttachmentOptions, CallAttachment
 from ...api.descriptions import describe_error
 from ...api.key_calls import KeyCalls

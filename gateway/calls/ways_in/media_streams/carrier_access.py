@@ -25,7 +25,7 @@ from .....adapters.media_streams.carriers.webhooks import is_valid, plivo_signat
 from ....access.access_control import AccessControl
 from ....access.errors import SignatureRefused
 from ....access.keys import Scope
-from ...legs.websocket_leg import KnownCaller
+from ...kits.websocket_leg import KnownCaller
 from .carriers import Carrier, SignatureScheme
 
 logger = logging.getLogger(__name__)

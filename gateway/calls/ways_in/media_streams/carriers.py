@@ -17,7 +17,7 @@ from .....adapters.media_streams.carriers.vonage import VonageStreamConnection, 
 from .....adapters.media_streams.carriers.webhooks import AnswerWebhook
 from .....adapters.media_streams.connection import MediaStreamConnection
 from ...call_options import Caller
-from ...legs.websocket_leg import KnownCaller
+from ...kits.websocket_leg import KnownCaller
 
 
 class SignatureScheme(Enum):

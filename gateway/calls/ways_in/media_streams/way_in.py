@@ -21,9 +21,9 @@ from ....web.app import Mount
 from ....web.client_json import read_body
 from ....web.errors import ResourceNotFound, native_errors
 from ....web.openapi.operations import content_response, operation
-from ...legs.message_socket import accept_later, peer_of
-from ...legs.websocket_calls import WebSocketCalls
-from ...legs.websocket_leg import WebSocketCallOptions
+from ...kits.message_socket import accept_later, peer_of
+from ...kits.websocket_calls import WebSocketCalls, open_websocket_calls
+from ...kits.websocket_leg import WebSocketCallOptions
 from ..way_in import CallHost, OpenWayIn, WayIn
 from .carrier_access import CarrierAccess, Form
 from .carriers import CARRIERS, Carrier
@@ -124,7 +124,8 @@ async def _open(host: CallHost) -> OpenWayIn:
         name: token.get_secret_value() for name, token in settings.media_streams.tokens.items()
     }
     access = CarrierAccess(tokens, settings.http.public_url or "", host.access)
-    return OpenWayIn(mounts=(Mount(media_stream_routes(host.websockets, access), None, tag="Carriers"),))
+    calls = open_websocket_calls(host)
+    return OpenWayIn(calls, mounts=(Mount(media_stream_routes(calls, access), None, tag="Carriers"),))
 
 
 MEDIA_STREAMS = WayIn("media_streams", _open)

@@ -22,7 +22,7 @@ from .....adapters.sip.session import SipRejected
 from .....adapters.sip.timers import TimerQueue
 from .....adapters.sip.transactions import ServerTransaction, SipFlow
 from .....tts_engine.errors import Overloaded
-from ...agents import Agent
+from ...agents.agent import Agent
 from ...call import Call
 from ...call_options import Caller
 from ...kits.rtp_calls import RtpCallServer

@@ -11,7 +11,7 @@ from .....adapters.rtp.connection import RtpOptions
 from .....adapters.sip.headers import NameAddress
 from .....adapters.sip.outgoing import OutgoingSession
 from .....adapters.sip.session import SipRejected, SipSession
-from ...agents import Agent
+from ...agents.agent import Agent
 from ...call import Call
 from ...kits.rtp_calls import RtpCallServer, RtpReservation
 from .joined_calls import JoinedCalls

@@ -10,7 +10,7 @@ from .....adapters.sip.transactions import SipFlow
 from .....tts_engine.errors import BadRequest
 from ....access.networks import AddressSet
 from ....web.openapi.operations import json_response
-from ...agents import Agent
+from ...agents.agent import Agent
 from ...api.placed_calls import PlacedCalls
 from ...call_options import SILENT_S
 from ...kits.rtp_calls import RtpCallServer, RtpCallSettings

@@ -13,8 +13,8 @@ import pytest
 from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S, StandInBackend
 from shared.event_loop import until
-from vivavoce.adapters.audio.codecs import ulaw_decode
 from vivavoce.adapters.audio.encoders import SAMPLE_RATES, AudioFormat, Codec
+from vivavoce.adapters.audio.formats.g711 import ulaw_decode
 from vivavoce.gateway.apis.shell import speech
 from vivavoce.gateway.apis.shell.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vivavoce.tts_engine.reading.pronunciation.entries import lexicon_of
 from vivavoce.tts_engine.reading.pronunciation.ipa import BadIpa, read_ipa
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Lexicon
-from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
 
 LEXICON = lexicon_of(

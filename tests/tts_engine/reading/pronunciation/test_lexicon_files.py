@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from vivavoce.tts_engine.reading.pronunciation.entries import BadLexicon
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
-from vivavoce.tts_engine.reading.pronunciation.lexicon_files import BadLexicon, LexiconFile, read_lexicon
+from vivavoce.tts_engine.reading.pronunciation.lexicon_files import LexiconFile, read_lexicon
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "lexicon.toml"
 PLS = """<?xml version="1.0" encoding="UTF-8"?>

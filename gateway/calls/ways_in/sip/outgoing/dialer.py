@@ -10,7 +10,7 @@ from ......adapters.sip.outgoing import OutgoingInvite, OutgoingSession
 from ......adapters.sip.transactions import SipFlow
 from ......tts_engine.errors import BadRequest, VivavoceError
 from .....access.access_control import Grant
-from ....agents import Agent
+from ....agents.agent import Agent
 from ....call_options import Caller, CallOwner
 from ....kits.rtp_calls import RtpCallServer
 from ....transfers import CallTransfers

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
 from vivavoce.adapters import transcript_queue
-from vivavoce.adapters.audio.codecs import WAV_HEADER_BYTES, wav_file
+from vivavoce.adapters.audio.pcm import WAV_HEADER_BYTES, wav_file
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.inworld import context, socket_api

@@ -25,7 +25,7 @@ from vivavoce.gateway.apis.kits.openai.errors import (
 )
 from vivavoce.gateway.apis.kits.openai.voice_resolver import make_synthesis_options
 from vivavoce.tts_engine.errors import Overloaded, UnknownVoice
-from vivavoce.tts_engine.reading.pronunciation.lexicon_files import lexicon_of
+from vivavoce.tts_engine.reading.pronunciation.entries import lexicon_of
 from vivavoce.tts_engine.stream_request import Delivery
 
 MAX_CHARACTERS = 4_096

@@ -21,7 +21,7 @@ from shared.calls.audiosocket_server import (
 )
 from vivavoce.adapters.media import phone_call
 from vivavoce.adapters.playback.playout import Playout
-from vivavoce.gateway.calls.agents import KeysAgent
+from vivavoce.gateway.calls.agents.kinds.keys import KeysAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.call_options import UNKNOWN_CALLER
 from vivavoce.gateway.calls.expected_calls import ExpectedCalls

@@ -25,7 +25,7 @@ from shared.calls.audiosocket_server import (
     run_server,
 )
 from shared.process_footprint import ProcessFootprint
-from vivavoce.adapters.audio.codecs import ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_encode
 from vivavoce.adapters.audiosocket import wire
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.call_options import CallSpeechOptions

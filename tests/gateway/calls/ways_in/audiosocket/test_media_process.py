@@ -24,7 +24,7 @@ from shared.calls.audiosocket_server import (
     run_server,
 )
 from shared.calls.thread_phone import ThreadPhone
-from vivavoce.gateway.calls.agents import KeysAgent
+from vivavoce.gateway.calls.agents.kinds.keys import KeysAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.events import CallEvent, SpeechFinished, WordHeard
 
@@ -191,7 +191,7 @@ def test_a_shutdown_ends_calls_whose_media_process_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "vivavoce")
-    monkeypatch.setattr("vivavoce.gateway.calls.legs.phone_leg._END_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("vivavoce.gateway.calls.kits.phone_leg._END_TIMEOUT_S", 0.2)
     monkeypatch.setattr("vivavoce.adapters.media.media_servers._EXIT_TIMEOUT_S", 0.2)
 
     async def scenario() -> None:

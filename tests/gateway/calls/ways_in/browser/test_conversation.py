@@ -12,7 +12,7 @@ from shared.browser.fake_browser import (
     with_model,
     with_server,
 )
-from vivavoce.gateway.calls.agents import ScriptAgent, ScriptPolicy
+from vivavoce.gateway.calls.agents.kinds.script import ScriptAgent, ScriptPolicy
 from vivavoce.gateway.calls.ways_in.browser import chat as browser_chat
 from vivavoce.gateway.calls.ways_in.browser.chat import ChatSettings
 

@@ -18,7 +18,7 @@ from shared.event_loop import until
 from vivavoce.adapters.media_streams.carriers.webhooks import plivo_signature, twilio_signature
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.call_options import Caller
-from vivavoce.gateway.calls.legs.websocket_leg import KnownCaller
+from vivavoce.gateway.calls.kits.websocket_leg import KnownCaller
 from vivavoce.gateway.calls.ways_in.media_streams.carrier_access import TICKET_LIFETIME_S, StreamTickets
 from vivavoce.gateway.calls.ways_in.media_streams.carriers import CARRIERS
 

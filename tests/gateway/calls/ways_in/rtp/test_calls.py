@@ -16,7 +16,7 @@ from websockets.asyncio.client import connect
 from shared.calls.call_server import CallServer, call_server, run, send_utterance, until, words
 from shared.calls.rtp_phone import RtpTestPhone
 from shared.calls.rtp_stream import RtpSource
-from vivavoce.adapters.audio.codecs import ulaw_decode, ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_decode, ulaw_encode
 from vivavoce.adapters.rtp.codec import TELEPHONE_EVENT
 from vivavoce.adapters.rtp.packet import encode_packet
 from vivavoce.adapters.rtp.rtcp import Bye, parse_rtcp

@@ -15,7 +15,7 @@ from shared.calls.call_server import run
 from shared.sip.gateway import gateway, rtp_address, server_of, speak, up
 from shared.sip.network import listener_of
 from shared.sip.phone import until
-from vivavoce.adapters.audio.codecs import ulaw_encode
+from vivavoce.adapters.audio.formats.g711 import ulaw_encode
 from vivavoce.adapters.sip.digest import Credentials
 from vivavoce.adapters.sip.session import SessionState
 

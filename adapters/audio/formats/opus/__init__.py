@@ -1,0 +1,1 @@
+"""Opus: in Ogg files and streams, and in packets of calls."""

@@ -1,0 +1,1 @@
+"""Markups of text: one file or folder each."""

@@ -1,0 +1,1 @@
+"""Agents, which drive calls without a program."""

@@ -1,0 +1,1 @@
+"""The agents that settings can name: one file each."""

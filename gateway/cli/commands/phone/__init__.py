@@ -1,0 +1,1 @@
+"""``vivavoce phone``."""
