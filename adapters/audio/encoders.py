@@ -8,8 +8,8 @@ MP3 and AAC last longer at low rates: below 22 kHz, and for MP3 also at 32 kHz, 
 the other formats keep the exact length.
 
 A stream's header cannot state its length: WAV has the largest one, FLAC none. ``AudioLayout.FILE`` encodes a
-complete file instead. The caller chooses the encoding thread. A new format is a file in ``formats`` with a
-``FormatKind``, listed here.
+complete file instead. The caller chooses the encoding thread. A new format is a ``FormatKind`` in a file of
+``formats``, listed here.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,10 @@ from typing import Final, Literal
 from ...tts_engine.chunk import SAMPLE_RATE
 from ...tts_engine.errors import BadRequest
 from .format_kind import AudioLayout, Encoder, EncoderSettings, FormatKind
-from .formats.aac import AAC, M4A
-from .formats.flac import FLAC
+from .formats.compressed import AAC, FLAC, M4A, MP3
 from .formats.g711 import ALAW_SOUND, ULAW_SOUND
-from .formats.mp3 import MP3
-from .formats.opus.ogg import OGG_OPUS
-from .formats.pcm import PCM
-from .formats.wav import WAV
-from .formats.webm import WEBM
+from .formats.opus.sound import OGG_OPUS, WEBM
+from .formats.wav import PCM, WAV
 
 AUDIO_FORMATS: Final = (PCM, WAV, MP3, OGG_OPUS, WEBM, AAC, M4A, FLAC, ULAW_SOUND, ALAW_SOUND)
 Codec = Literal["pcm", "wav", "mp3", "opus", "webm", "aac", "m4a", "flac", "ulaw", "alaw"]  # their names

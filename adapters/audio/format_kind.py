@@ -1,6 +1,7 @@
-"""The record of an audio format in which clients get speech, and what its encoder is.
+"""The records of an audio format in which clients get speech, and of a codec of the packets of calls.
 
-``encoders.AUDIO_FORMATS`` lists the formats. Formats of the packets of calls are in ``line_codec``.
+``encoders.AUDIO_FORMATS`` and ``line_codecs.LINE_CODECS`` list them. What a protocol calls a codec, and its
+rates there, is its own.
 """
 
 from collections.abc import Callable
@@ -59,3 +60,29 @@ class FormatKind:
     sample_bytes: int = 2  # of a format without bit rates; ignores the savings of FLAC
     bit_rates: BitRates | None = None  # None: it is lossless, or has one byte a sample
     is_cpu_intensive: bool = False  # a second of speech takes milliseconds
+
+
+class LineCodecState(Protocol):
+    """Encoder and decoder of one call."""
+
+    def encode(self, pcm: bytes) -> bytes:
+        """Return the payload of 20 ms of s16le."""
+
+    def decode(self, payload: bytes) -> bytes:
+        """Return s16le; b"" for a payload that cannot be decoded."""
+
+
+def needs_state(audio: bytes) -> bytes:
+    """Raise TypeError: the packets of this codec depend on those before."""
+    raise TypeError("this encoding has a state for each call: make_state makes it")
+
+
+@dataclass(frozen=True, slots=True)
+class LineCodec:
+    """A codec of calls. ``name`` is Asterisk's name of the format at 8 kHz."""
+
+    name: str
+    sample_bytes: int  # encoded; 0: less than one, or not the same for all
+    encode: Callable[[bytes], bytes] = needs_state  # from s16le
+    decode: Callable[[bytes], bytes] = needs_state  # to s16le
+    make_state: Callable[[int], LineCodecState] | None = None  # for a call, by its sample rate in Hz

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from ..audio.line_codec import LineCodecState
+from ..audio.format_kind import LineCodecState
 from ..audio.line_codecs import line_codec
 
 COMFORT_NOISE: Final = 13  # payload type of RFC 3389: the caller is silent

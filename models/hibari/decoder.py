@@ -4,20 +4,47 @@
     decode(hidden, contexts, at_edge)     -> spectrum of T' frames, next contexts
     reader(spectrum)                      -> what the vocoder reads of it
 
+Frames are of 12.5 ms. The voice's own decoder is a stack of convolutions over frames. The one for telephones
+has convolutions over rows, which are two frames each, and reaches further back than ahead.
+
 A decoder is a value: its session and what it reaches. All listeners hear the packaged voice's own, but those
 at 8 kHz, who hear the smaller one that was made for telephones (``telephone_graph``).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from .decoder_layout import CHANNELS, EDGE_FRAMES, HIDDEN_CHANNELS, LAYERS, LOOKAHEAD_FRAMES, TelephoneLayout
 from .harmonic_vocoder import AngleSpectrum, DirectionSpectrum, SpectrumReader
+
+HIDDEN_CHANNELS: Final = 130  # of a frame, that the encoder gives
+
+LAYERS = 9  # convolutions in a row: one at the input, then one in each block
+KERNEL = 7
+CONTEXT_FRAMES = KERNEL - 1
+EDGE_FRAMES = KERNEL // 2
+LOOKAHEAD_FRAMES = LAYERS * EDGE_FRAMES
+CHANNELS = 256
+
+
+class TelephoneLayout:
+    """Sizes of the decoder for telephones. A reach is a number of rows (before, after)."""
+
+    ROW_FRAMES: Final = 2
+    ROW_CHANNELS: Final = ROW_FRAMES * HIDDEN_CHANNELS
+    CHANNELS: Final = 192
+    BLOCKS: Final = 5
+    INPUT_REACH: Final = (3, 2)  # of the convolution at the input
+    BLOCK_REACH: Final = (2, 1)  # of each block's
+    ROWS_BEFORE: Final = INPUT_REACH[0] + BLOCKS * BLOCK_REACH[0]
+    ROWS_AFTER: Final = INPUT_REACH[1] + BLOCKS * BLOCK_REACH[1]
+    PARTS: Final = 6  # of a spectrum, as ``harmonic_vocoder.DirectionSpectrum``
+    BINS: Final = 200
+
 
 Float = NDArray[np.float32]
 Contexts = tuple[Float, ...]  # of the layers, each the last frames or rows of its input

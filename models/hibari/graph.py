@@ -30,7 +30,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper
 
 from ..onnx_graphs.onnx_parts import assemble_part, constant, nodes_between
-from .decoder_layout import CHANNELS, CONTEXT_FRAMES, EDGE_FRAMES, HIDDEN_CHANNELS, KERNEL, LAYERS
+from .decoder import CHANNELS, CONTEXT_FRAMES, EDGE_FRAMES, HIDDEN_CHANNELS, KERNEL, LAYERS
 from .encoder_graph import HIDDEN, make_encoder
 
 _SPECTRUM = "/head/Add_output_0"

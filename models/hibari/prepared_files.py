@@ -56,7 +56,7 @@ _MAKERS = (
     "graph.py",
     "telephone_graph.py",
     "encoder_graph.py",
-    "decoder_layout.py",
+    "decoder.py",
     "../phonemes/arpabet.py",
     "../onnx_graphs/onnx_parts.py",
     "../onnx_graphs/exact_products.py",

@@ -29,7 +29,7 @@ from onnx import NodeProto, TensorProto, helper
 
 from ..onnx_graphs.graph_builder import CONTRIB_DOMAIN
 from ..onnx_graphs.onnx_parts import constant
-from .decoder_layout import HIDDEN_CHANNELS, TelephoneLayout
+from .decoder import HIDDEN_CHANNELS, TelephoneLayout
 
 _OPSET, _IR_VERSION = 17, 8
 _EPSILON = 1e-5  # of the norms

@@ -37,8 +37,7 @@ from ..phonemes.timed_sounds import TimedSounds, earlier, timed_sounds
 from ..signal.level import limit
 from ..signal.room_tone import RoomTone
 from . import harmonic_vocoder
-from .decoder import Contexts, Decoder, FullBandDecoder, TelephoneDecoder
-from .decoder_layout import LOOKAHEAD_FRAMES
+from .decoder import LOOKAHEAD_FRAMES, Contexts, Decoder, FullBandDecoder, TelephoneDecoder
 from .harmonic_vocoder import DELAY_FRAMES, FRAME_S, HOP, Band, HarmonicVocoderState
 from .phonemizer import ASSETS, MAX_PHONEMES, PhonemeLine, Phonemizer
 from .prepared_files import TELEPHONE_WEIGHTS, PreparedFiles, unoptimized_graphs

@@ -44,7 +44,7 @@ with warnings.catch_warnings():
     from pipecat.workers.runner import WorkerRunner
 
 from benches.bots_record import BotCallRecord, BotProcessState, BotScript, BotsRecord, write_bots_record
-from vivavoce.gateway.calls.token_pace import at_pace, llm_tokens
+from vivavoce.gateway.calls.agents.agent import at_pace, llm_tokens
 from vivavoce.gateway.cli.bench.call_server import WARM_UP_UTTERANCES, first_clause_tokens, utterance_texts
 from vivavoce.gateway.cli.bench.trace import PACKET_S
 from vivavoce.tts_engine.engine import Engine

@@ -31,10 +31,9 @@ from vivavoce.adapters.media.clock import Clock
 from vivavoce.gateway import engine_opening
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import Scope
-from vivavoce.gateway.calls.agents.agent import Agent
+from vivavoce.gateway.calls.agents.agent import Agent, llm_tokens
 from vivavoce.gateway.calls.legs.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
-from vivavoce.gateway.calls.token_pace import llm_tokens
 from vivavoce.gateway.calls.ways_in.browser import way_in
 from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
 from vivavoce.gateway.calls.ways_in.browser.routes import page_routes, routes

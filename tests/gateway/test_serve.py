@@ -27,7 +27,7 @@ from shared.event_loop import until
 from shared.gateways.made_settings import make_settings
 from shared.gateways.way_in_servers import audiosocket_calls, browser_calls
 from vivavoce.gateway.calls.agents.kinds.keys import KeysAgent
-from vivavoce.gateway.calls.agents.kinds.silent import SilentAgent
+from vivavoce.gateway.calls.agents.kinds.script import SilentAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.gateway.listening_sockets import AddressUnavailable

@@ -29,7 +29,7 @@ from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio
 from vivavoce.adapters.client import PoolPolicy, SpeechClient, SpeechOptions
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.dashscope import audio_store
-from vivavoce.gateway.calls.agents.kinds.silent import SilentAgent
+from vivavoce.gateway.calls.agents.kinds.script import SilentAgent
 from vivavoce.gateway.serve import Gateway
 from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.engine import Engine

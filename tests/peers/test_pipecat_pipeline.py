@@ -50,7 +50,7 @@ from vivavoce.adapters.pipecat import (
     VivavoceTTSService,
     VivavoceWebsocketTTSService,
 )
-from vivavoce.gateway.calls.token_pace import llm_tokens
+from vivavoce.gateway.calls.agents.agent import llm_tokens
 from vivavoce.gateway.cli.bench.processes import run_server_process
 from vivavoce.tts_engine.chunk import Word
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vivavoce.models.hibari.decoder_layout import HIDDEN_CHANNELS
+from vivavoce.models.hibari.decoder import HIDDEN_CHANNELS
 
 PAIR = 2
 STUDENT_PARTS = 6

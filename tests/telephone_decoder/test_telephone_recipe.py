@@ -17,8 +17,7 @@ from telephone_decoder.teacher import Lessons, Teacher, _write  # noqa: E402
 from telephone_decoder.texts import texts  # noqa: E402
 from telephone_decoder.train import FRAMES, StudentTask, new_student  # noqa: E402
 from vivavoce.models.devices.onnx_sessions import CPU_SESSIONS  # noqa: E402
-from vivavoce.models.hibari.decoder import TelephoneDecoder  # noqa: E402
-from vivavoce.models.hibari.decoder_layout import TelephoneLayout  # noqa: E402
+from vivavoce.models.hibari.decoder import TelephoneDecoder, TelephoneLayout  # noqa: E402
 from vivavoce.models.hibari.telephone_graph import make_telephone_decoder, read_weights  # noqa: E402
 
 

@@ -1,1 +1,1 @@
-"""Audio formats: one file or folder each, with a record for ``encoders`` or ``line_codecs``."""
+"""Audio formats: records for ``encoders`` or ``line_codecs``."""

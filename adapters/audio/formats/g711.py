@@ -6,9 +6,8 @@ Source: ITU-T G.711; RFC 4856 (audio/PCMU, audio/PCMA).
 import audioop
 from typing import Final
 
-from ..format_kind import EncoderSettings, FormatKind
+from ..format_kind import EncoderSettings, FormatKind, LineCodec
 from ..format_kit.sample_encoder import SampleEncoder
-from ..line_codec import LineCodec
 from ..pcm import SAMPLE_BYTES, require_whole_samples
 
 

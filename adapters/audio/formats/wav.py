@@ -1,10 +1,14 @@
-"""WAV with 16-bit samples: a stream of unknown length, or a file with its length."""
+"""16-bit samples: raw, and in WAV, a stream of unknown length or a file with its length."""
 
 from typing import Final
 
 from ..format_kind import AudioLayout, Encoder, EncoderSettings, FormatKind
 from ..format_kit.sample_encoder import SampleEncoder
 from ..pcm import require_whole_samples, wav_file, wav_stream_header
+
+
+def _open_raw(settings: EncoderSettings) -> SampleEncoder:
+    return SampleEncoder(settings.sample_rate, require_whole_samples)
 
 
 class _WavFileEncoder:
@@ -26,11 +30,12 @@ class _WavFileEncoder:
         self._parts.clear()
 
 
-def _open(settings: EncoderSettings) -> Encoder:
+def _open_wav(settings: EncoderSettings) -> Encoder:
     if settings.layout is AudioLayout.FILE:
         return _WavFileEncoder(settings.sample_rate)
     header = wav_stream_header(settings.sample_rate)
     return SampleEncoder(settings.sample_rate, require_whole_samples, header)
 
 
-WAV: Final = FormatKind("wav", "audio/wav", _open)
+PCM: Final = FormatKind("pcm", "audio/pcm", _open_raw)
+WAV: Final = FormatKind("wav", "audio/wav", _open_wav)

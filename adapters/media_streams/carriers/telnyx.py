@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
-from ...audio.line_codec import LineCodecState
+from ...audio.format_kind import LineCodecState
 from ...audio.line_codecs import line_codec
 from ..connection import Message
 from ..events import MediaStreamProtocolError, StreamEvent, StreamStarted, StreamWarning

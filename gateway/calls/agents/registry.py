@@ -4,8 +4,7 @@ from typing import Final
 
 from .agent import Agent
 from .kinds.keys import KEYS
-from .kinds.script import LOOP, SCRIPT
-from .kinds.silent import SILENT
+from .kinds.script import LOOP, SCRIPT, SILENT
 
 AGENT_KINDS: Final = (SCRIPT, LOOP, KEYS, SILENT)
 _BY_NAME: Final = {kind.name: kind for kind in AGENT_KINDS}

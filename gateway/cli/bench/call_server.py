@@ -20,9 +20,9 @@ from uuid import UUID
 
 from ....adapters.playback.background import Awaited
 from ...background_tasks import cancel_and_wait
+from ...calls.agents.agent import at_pace, llm_tokens
 from ...calls.call import Call
 from ...calls.call_options import CallSpeechOptions
-from ...calls.token_pace import at_pace, llm_tokens
 from ...calls.utterance_tracker import UtteranceOutcome
 from ...configuration.settings_loader import load_settings
 from ...process_tuning import tune_process

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vivavoce.adapters.audio.formats.call_packets import l16_decode, l16_encode
 from vivavoce.adapters.audio.formats.g711 import alaw_decode, alaw_encode, ulaw_decode, ulaw_encode
-from vivavoce.adapters.audio.formats.l16 import l16_decode, l16_encode
 from vivavoce.adapters.audio.pcm import require_whole_samples, wav_file, wav_header, wav_stream_header
 
 Codec = Callable[[bytes], bytes]

@@ -19,8 +19,8 @@ from unittest.mock import patch
 
 from shared.gateways.made_settings import make_settings
 from vivavoce.gateway import engine_opening
+from vivavoce.gateway.calls.agents.agent import llm_tokens
 from vivavoce.gateway.calls.call import Call
-from vivavoce.gateway.calls.token_pace import llm_tokens
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.gateway.cli.bench.call_server import LoadAgent, LoadRecord, first_clause_tokens
 from vivavoce.gateway.process_tuning import tune_process

@@ -22,7 +22,7 @@ from shared.gateways.made_settings import make_settings
 from shared.gateways.way_in_servers import browser_calls
 from vivavoce.gateway import serve
 from vivavoce.gateway.access.keys import ApiKey, KeyLimits, KeysFile, Scope
-from vivavoce.gateway.calls.agents.kinds.silent import SilentAgent
+from vivavoce.gateway.calls.agents.kinds.script import SilentAgent
 from vivavoce.gateway.calls.ways_in.browser.leg import BrowserLeg
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.web.app import Mount

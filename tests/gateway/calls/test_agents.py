@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vivavoce.gateway.calls.agents.agent import at_pace, llm_tokens
 from vivavoce.gateway.calls.agents.kinds.keys import KeyMenu, KeyReply, KeysAgent
 from vivavoce.gateway.calls.agents.kinds.script import (
     LoopingScriptAgent,
     ScriptAgent,
     ScriptPolicy,
+    SilentAgent,
     split_script,
 )
-from vivavoce.gateway.calls.agents.kinds.silent import SilentAgent
 from vivavoce.gateway.calls.agents.registry import make_agent
-from vivavoce.gateway.calls.token_pace import at_pace, llm_tokens
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.tts_engine.errors import BadRequest
 

@@ -21,7 +21,7 @@ from shared.gateways.way_in_servers import browser_calls
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.media.paced_media import PacedMedia
 from vivavoce.adapters.playback.playout import Playout
-from vivavoce.gateway.calls.agents.kinds.silent import SilentAgent
+from vivavoce.gateway.calls.agents.kinds.script import SilentAgent
 from vivavoce.gateway.calls.api import program_socket
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.events import WordHeard

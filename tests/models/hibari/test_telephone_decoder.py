@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from shared.audio.speech_level import active_speech_level
 from vivavoce.models.hibari import prepared_files
-from vivavoce.models.hibari.decoder import FullBandDecoder, TelephoneDecoder
-from vivavoce.models.hibari.decoder_layout import TelephoneLayout
+from vivavoce.models.hibari.decoder import FullBandDecoder, TelephoneDecoder, TelephoneLayout
 from vivavoce.models.hibari.harmonic_vocoder import TELEPHONE_BAND, Band
 from vivavoce.models.hibari.prepared_files import PreparedFiles
 from vivavoce.models.hibari.telephone_graph import read_weights

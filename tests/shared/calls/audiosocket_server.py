@@ -15,7 +15,7 @@ from shared.engine.standin_backend import StandInBackend
 from vivavoce.adapters.media.media_servers import MediaServers
 from vivavoce.adapters.voice_activity import VoiceActivityDetector
 from vivavoce.gateway.calls.agents.agent import Agent
-from vivavoce.gateway.calls.agents.kinds.silent import SilentAgent
+from vivavoce.gateway.calls.agents.kinds.script import SilentAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
 from vivavoce.gateway.calls.expected_calls import ExpectedCalls

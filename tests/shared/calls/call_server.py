@@ -22,7 +22,7 @@ from vivavoce.adapters.audiosocket.protocol import (
     Dtmf,
     Hangup,
 )
-from vivavoce.gateway.calls.agents.kinds.silent import SilentAgent
+from vivavoce.gateway.calls.agents.kinds.script import SilentAgent
 from vivavoce.gateway.serve import Gateway
 from vivavoce.tts_engine.engine import Engine
 

@@ -14,7 +14,7 @@ from shared.calls.websocket_phones import WebSocketPhone
 from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
 from vivavoce.gateway.calls.agents.agent import Agent
-from vivavoce.gateway.calls.agents.kinds.silent import SilentAgent
+from vivavoce.gateway.calls.agents.kinds.script import SilentAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.kits import websocket_calls
 from vivavoce.gateway.calls.kits.websocket_calls import WebSocketCalls

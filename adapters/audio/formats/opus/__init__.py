@@ -1,1 +1,1 @@
-"""Opus: in Ogg files and streams, and in packets of calls."""
+"""Opus in Ogg and in WebM."""

@@ -1,4 +1,4 @@
-"""``script:FILE`` and ``loop:FILE``: a text, spoken at a language model's pace."""
+"""``script:FILE`` and ``loop:FILE``: a text, spoken at a language model's pace; ``none``: nothing."""
 
 import asyncio
 import re
@@ -8,9 +8,8 @@ from typing import Final
 
 from .....tts_engine.errors import BadRequest
 from ...call import Call
-from ...token_pace import at_pace, llm_tokens
 from ...utterance_tracker import UtteranceOutcome
-from ..agent import AgentKind
+from ..agent import AgentKind, at_pace, llm_tokens
 
 _MAX_CALLER_SPEECH_S = 10.0  # waited for after an interruption; longer sounds are taken for noise
 _RETRY_DELAY_S = 1.0  # after a failure, so that a looping script does not flood an overloaded engine
@@ -86,5 +85,14 @@ def _make_loop(file: str) -> LoopingScriptAgent:
     return LoopingScriptAgent(_read_script(Path(file)), ScriptPolicy())
 
 
+class SilentAgent:
+    """Says nothing and keeps the call up, for a program or a page to speak on."""
+
+    async def run(self, call: Call) -> None:
+        """Wait until the call is over."""
+        await call.end.wait_closed()
+
+
 SCRIPT: Final = AgentKind("script", _make_script)
 LOOP: Final = AgentKind("loop", _make_loop)
+SILENT: Final = AgentKind("none", lambda file: SilentAgent())

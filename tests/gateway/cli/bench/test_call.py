@@ -10,9 +10,9 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from vivavoce.gateway.calls.agents.agent import llm_tokens
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
-from vivavoce.gateway.calls.token_pace import llm_tokens
 from vivavoce.gateway.calls.utterance_tracker import UtteranceOutcome
 from vivavoce.gateway.cli.bench import call, load_generator
 from vivavoce.gateway.cli.bench.call import (

@@ -10,8 +10,7 @@ from shared.browser.fake_browser import (
     with_server,
 )
 from vivavoce.gateway.calls.agents.kinds.keys import KeysAgent
-from vivavoce.gateway.calls.agents.kinds.script import ScriptAgent, ScriptPolicy
-from vivavoce.gateway.calls.agents.kinds.silent import SilentAgent
+from vivavoce.gateway.calls.agents.kinds.script import ScriptAgent, ScriptPolicy, SilentAgent
 from vivavoce.gateway.calls.call import Call
 
 SCRIPT = ScriptAgent(
