@@ -25,7 +25,7 @@ REGISTRIES = {
     "voice family": ("tts_engine/backends/kinds.py", "gateway/cli/main.py"),
     "language": ("tts_engine/reading/languages/registry.py", "tts_engine/reading/languages/default.py"),
     "lexicon format": ("tts_engine/reading/pronunciation/lexicon_files.py",),
-    "markup": ("adapters/ssml/registry.py",),
+    "markup": ("adapters/ssml/input.py",),
     "place to run": (
         "gateway/cli/main.py",
         "gateway/engine_opening.py",

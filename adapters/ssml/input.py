@@ -21,8 +21,12 @@ from .document import (
     SsmlPieces,
 )
 from .markup import VoicedText
-from .registry import DOCUMENT_MARKUPS, VOICE_MARKUP
+from .markups.ssml.parser import SSML
+from .markups.voice_tags import VOICE_TAGS
 
+# A new markup is a file or folder in ``markups`` with a record, listed here.
+DOCUMENT_MARKUPS: Final = (SSML,)
+VOICE_MARKUP: Final = VOICE_TAGS
 _MAX_DOCUMENTS: Final = 1_000  # in an utterance
 _SLICE_PIECES: Final = 8  # given to a stream in a slice
 _SLICE_CHARACTERS: Final = 1_024  # of plain text that are searched for tags in a slice
@@ -195,6 +199,16 @@ class SsmlInput:
         held = "".join(self._held)
         self._held, self._characters = [], 0
         return held
+
+
+def parse_ssml(document: str) -> SsmlDocument:
+    """Parse an SSML document; raises BadSsml."""
+    return run_whole(parse_ssml_in_slices(document))
+
+
+def parse_ssml_in_slices(document: str) -> SlicedWork[SsmlDocument]:
+    """As ``parse_ssml``."""
+    return SSML.parse(document)
 
 
 def push_document(stream: DocumentSink, document: SsmlDocument, *, whole: Prosody = NEUTRAL_PROSODY) -> None:

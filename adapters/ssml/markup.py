@@ -1,6 +1,6 @@
 """The records of markups of text: of whole documents, and of tags in plain text.
 
-``registry.py`` lists them. Tags of one service are in the folder of its dialect.
+``input.py`` lists them. Tags of one service are in the folder of its dialect.
 """
 
 import re

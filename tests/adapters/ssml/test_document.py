@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivavoce.adapters.ssml.document import BadSsml
+from vivavoce.adapters.ssml.input import parse_ssml
 from vivavoce.adapters.ssml.markups.ssml.parser import MAX_ELEMENT_DEPTH
 from vivavoce.adapters.ssml.markups.ssml.prosody import parse_prosody
-from vivavoce.adapters.ssml.registry import parse_ssml
 from vivavoce.tts_engine.reading.prosody import Prosody
 
 

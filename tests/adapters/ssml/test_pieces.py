@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from vivavoce.adapters.ssml.document import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlPiece
+from vivavoce.adapters.ssml.input import parse_ssml
 from vivavoce.adapters.ssml.markups.ssml.prosody import emphasis
 from vivavoce.adapters.ssml.markups.ssml.say_as import say_as
-from vivavoce.adapters.ssml.registry import parse_ssml
 from vivavoce.tts_engine.reading.languages.en.rules import normalize
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
 from vivavoce.tts_engine.reading.prosody import Prosody

@@ -11,8 +11,13 @@ from shared.counted_work import counted_calls
 from shared.dense_documents import DENSE_UNITS, dense_document
 from vivavoce.adapters.sliced_work import SlicedWork, run_whole
 from vivavoce.adapters.ssml.document import BadSsml
-from vivavoce.adapters.ssml.input import SsmlInput, push_document, push_document_in_slices
-from vivavoce.adapters.ssml.registry import parse_ssml, parse_ssml_in_slices
+from vivavoce.adapters.ssml.input import (
+    SsmlInput,
+    parse_ssml,
+    parse_ssml_in_slices,
+    push_document,
+    push_document_in_slices,
+)
 
 MAX_CALLS = 12_000  # of functions in a slice; the whole documents take up to a million
 

@@ -10,9 +10,8 @@ import pytest
 
 from benches.voices.packaged_voice import Rendering, render, segments_of
 from shared.engine.standin_backend import StandInBackend
-from vivavoce.adapters.ssml.input import push_document
+from vivavoce.adapters.ssml.input import parse_ssml, push_document
 from vivavoce.adapters.ssml.markups.ssml.prosody import emphasis
-from vivavoce.adapters.ssml.registry import parse_ssml
 from vivavoce.tts_engine.chunk import AudioChunk
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.hibari.backend import HibariBackend

@@ -28,7 +28,7 @@ from .....adapters.dashscope.connection import MAX_FRAME_CHARACTERS
 from .....adapters.dashscope.events import SentenceBegin, SentenceEnd, SentenceSynthesis
 from .....adapters.dashscope.sentence_events import SentenceEventBuilder, billed_characters
 from .....adapters.ssml.document import SsmlDocument, plain_document
-from .....adapters.ssml.registry import parse_ssml_in_slices
+from .....adapters.ssml.input import parse_ssml_in_slices
 from .....adapters.subtitles import FORMATS, as_json, cues_of_written, from_json
 from .....tts_engine.chunk import SAMPLE_RATE, Word
 from .....tts_engine.errors import UnknownVoice

@@ -15,7 +15,7 @@ from .....adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTimeou
 from .....adapters.dashscope.events import RunTask, SentenceSynthesis
 from .....adapters.dashscope.sentence_events import SentenceEventBuilder, billed_characters
 from .....adapters.ssml.document import plain_document
-from .....adapters.ssml.registry import parse_ssml_in_slices
+from .....adapters.ssml.input import parse_ssml_in_slices
 from .....tts_engine.chunk import SAMPLE_RATE
 from ....access.access_control import Grant
 from ....sliced_inputs import run_in_slices

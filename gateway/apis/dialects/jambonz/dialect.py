@@ -12,7 +12,7 @@ from fastapi import WebSocket
 
 from .....adapters.audio.encoders import AudioFormat
 from .....adapters.ssml.document import plain_document
-from .....adapters.ssml.registry import parse_ssml_in_slices
+from .....adapters.ssml.input import parse_ssml_in_slices
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant

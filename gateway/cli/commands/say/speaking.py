@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .....adapters.ssml.document import SsmlDocument
-from .....adapters.ssml.registry import parse_ssml
+from .....adapters.ssml.input import parse_ssml
 from .....tts_engine.chunk import AudioChunk, Word
 from .....tts_engine.engine import Engine
 from .....tts_engine.errors import BadRequest
