@@ -1,7 +1,7 @@
 """The identification header of an Ogg Opus stream, with the input rate that was asked for.
 
-FFmpeg writes the rate of the encoder's input, which ``open_opus`` fixes at 24 kHz. Programs
-that decode to a file choose the rate of the file by this field.
+FFmpeg writes the rate of the encoder's input, which is 24 kHz for every stream. Programs that decode to a
+file choose the rate of the file by this field.
 
 Source: RFC 3533 section 6 (pages and their checksum), RFC 7845 section 5.1 (identification header).
 """
