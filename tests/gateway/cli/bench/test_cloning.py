@@ -12,6 +12,7 @@ from benches.cosyvoice.upstream_scenarios import upstream_figures
 from shared.served_apis import TIMEOUT_S, serve_every_api
 from shared.training.recorded_voice import wav
 from vivavoce.gateway.cli.bench import processes, serve
+from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport
 from vivavoce.gateway.cli.bench.requests.cloning import (
     SCENARIO_TEXTS,
@@ -111,6 +112,7 @@ def test_speech_of_random_weights_is_ended(
         yield ""
 
     monkeypatch.setattr(serve, "run_server_process", run_server_process)
+    monkeypatch.setattr(BenchWeights, "folder", lambda _: contextlib.nullcontext(tmp_path))
     bundle = tmp_path if has_bundle else None
     report = serve.measure_scenarios(
         [], ScenarioLoad(1, 1), reference=Reference(NOISE), bundle=bundle, size="tiny", **options
