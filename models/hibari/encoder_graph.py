@@ -3,13 +3,14 @@
     encoder(ids, speed) -> hidden (1, 130, F), durations (L), f0 (1, F)
 
     attention     one operator in place of some forty: the graph as shipped computes shapes in each layer
+    convolution   of single channels: as an image of one row, for which ONNX Runtime has a faster kernel
     repetition    a phoneme's hidden state is repeated for each of its frames by copying rows, not numbers
     durations     as shipped, the duration of each phoneme is divided by the speed and rounded, so that speed
                   1.3 gives 1.17 and 1.4 gives 1.49. Here the ends of the phonemes are divided and rounded.
                   Every phoneme keeps at least one unit; spaces and marks of stress may lose theirs, without
                   which fast speech is slower than asked for
 
-The first two save a fifth of the time and change no result by more than rounding.
+The first three save a quarter of the time and change no result by more than rounding.
 
 Source: graph of hibari-tts 0.2.1 (Apache-2.0); MultiHeadAttention in docs/ContribOperators.md of
 microsoft/onnxruntime v1.24.
@@ -44,7 +45,8 @@ def make_encoder(model: onnx.ModelProto) -> bytes:
     nodes = nodes_between(model, inputs={"ids", "speed"}, outputs=outputs)
     nodes, scaling_constants = _scale_ends(nodes)
     nodes, repetition_constants = _repeat_rows(_fuse_attention(nodes))
-    constants = [*scaling_constants, *repetition_constants]
+    nodes, convolution_constants = _convolve_images(nodes)
+    constants = [*scaling_constants, *repetition_constants, *convolution_constants]
     return assemble_part(model, needed_nodes(nodes, outputs), inputs, outputs, extra=constants)
 
 
@@ -68,6 +70,33 @@ def _fuse_attention(nodes: list[NodeProto]) -> list[NodeProto]:
             helper.make_node("MultiHeadAttention", parts, [context], domain=CONTRIB_DOMAIN, num_heads=_HEADS),
         ]
     return _replace(nodes, fused)
+
+
+def _convolve_images(nodes: list[NodeProto]) -> tuple[list[NodeProto], list[TensorProto]]:
+    """Convolve each channel, (1, C, T), as an image (1, C, 1, T); the nodes, and their constants."""
+    images: dict[str, list[NodeProto]] = {}
+    for node in nodes:
+        attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        if node.op_type != "Conv" or attributes["group"] == 1:
+            continue
+        (signal, weight, bias), (output,) = node.input, node.output
+        before, after = attributes["pads"]
+        convolution = helper.make_node(
+            *("Conv", [f"{signal}_image", f"{weight}_image", bias], [f"{output}_image"]),
+            group=attributes["group"],
+            kernel_shape=[1, *attributes["kernel_shape"]],
+            dilations=[1, *attributes["dilations"]],
+            pads=[0, before, 0, after],
+        )
+        images[output] = [
+            *(
+                helper.make_node("Unsqueeze", [name, "image_axis"], [f"{name}_image"])
+                for name in (signal, weight)
+            ),
+            convolution,
+            helper.make_node("Squeeze", [f"{output}_image", "image_axis"], [output]),
+        ]
+    return _replace(nodes, images), [constant("image_axis", np.array([2], np.int64))]
 
 
 def _repeat_rows(nodes: list[NodeProto]) -> tuple[list[NodeProto], list[TensorProto]]:
