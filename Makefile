@@ -68,8 +68,9 @@ test: $(TEST_STAMP) ## run the tests but for the long ones
 test-all: $(TEST_STAMP) ## run all tests but the nightly ones, twice as long; EXTRAS=dev,stt,pipecat,cosyvoice,japanese,grpc,ray,redis,otel,test-chart,test-voices,triton,train skips the fewest
 	$(call run_tests,)
 
-test-nightly: $(TEST_STAMP) ## test the benches of developers, and that planted faults are caught
+test-nightly: $(TEST_STAMP) ## test the benches of developers, networks in two threads, and that planted faults are caught
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(NIGHTLY_TESTS)
+	OMP_NUM_THREADS=2 $(BIN)/python -m pytest tests/golden/test_check_folder.py
 	PYTHONPATH=tests $(BIN)/python -m planted_faults
 
 test-pipecat-oldest: $(TEST_STAMP) ## test the oldest Pipecat supported; EXTRAS needs stt and pipecat

@@ -40,6 +40,10 @@ os.environ["PYTHONPATH"] = os.pathsep.join(_PATHS)
 # As ``vivavoce`` sets it before numpy is loaded: more threads take ten times the processor time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# Test processes share the cores. A network of torch in several threads waits for a core at each of its
+# operations, and takes up to fifteen times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 T = TypeVar("T")
 
 
@@ -74,17 +78,6 @@ def decoded_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     from vivavoce.tts_engine.voices.recording_decoder import answer_bytes
 
     monkeypatch.setattr("vivavoce.tts_engine.voices.recording._decode_in_subprocess", answer_bytes)
-
-
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    """Limit torch to one thread, which is faster for many small steps."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def _skips_fail() -> bool:

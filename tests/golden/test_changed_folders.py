@@ -26,8 +26,6 @@ CASES = (
     "l_tokenizer_proxy",
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_case_passes(case: str) -> None:

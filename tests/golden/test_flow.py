@@ -18,8 +18,6 @@ DATA = Path(__file__).parent / "data"
 CASES = ("a_encoder", "b_cfm", "b_estimator", "c_flow", "v3_dit", "v3_flow")
 INPUTS = set("xs x mu cond spks t mask mask_pad pl_x token prompt_token prompt_feat embedding n1 n2".split())
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_array_of_a_case_is_an_input_or_that_of_upstream(case: str) -> None:

@@ -15,8 +15,6 @@ DATA = Path(__file__).parent / "data"
 CASES = ("d_hift", "j_tts", "v3_hift", "v3_j_tts")
 INPUTS = {"mel", "noise", "noise_abs", "cache_source", "stft_real", "stft_imag"}
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_array_of_a_case_is_an_input_or_that_of_upstream(case: str) -> None:

@@ -18,8 +18,6 @@ INPUTS = {"wav_a", "wav_b", "text", "cond", "forced", "text_long"}
 
 CASES = sorted(XTTS_CHECKS.keys() - {"e_sampling", "f_latents", "h_stream"})
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_array_of_a_case_is_an_input_or_that_of_upstream(case: str) -> None:

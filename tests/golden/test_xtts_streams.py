@@ -11,8 +11,6 @@ from golden.reference.golden_config import read_config
 
 DATA = Path(__file__).parent / "xtts_data"
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.mark.parametrize("case", ["e_sampling", "f_latents", "h_stream"])
 def test_every_stored_run_is_repeated(case: str) -> None:

@@ -48,7 +48,7 @@ _MOST_WRONG = 9.0
 _ONE_WORD = 6.0  # percent of the 17 words of the first sentence
 _ANY_LOAD = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9))
 
-pytestmark = [pytest.mark.asr, pytest.mark.usefixtures("one_thread")]
+pytestmark = pytest.mark.asr
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from vivavoce.tts_engine.cosyvoice.finetuning import evaluation
 from vivavoce.tts_engine.cosyvoice.finetuning.evaluation import SOURCES
 from vivavoce.tts_engine.engine import Engine
 
-pytestmark = pytest.mark.usefixtures("decoded_in_this_process", "one_thread")
+pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
 
 
 def run(*arguments: object) -> int:

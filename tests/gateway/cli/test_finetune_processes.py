@@ -16,7 +16,7 @@ from shared.training.recorded_voice import write_recordings
 from shared.voices.cosyvoice_bundles import write_random_bundle
 from vivavoce.gateway.cli.main import main
 
-pytestmark = pytest.mark.usefixtures("decoded_in_this_process", "one_thread")
+pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
 
 TIMEOUT_S = 120
 STEPS, BATCH_FRAMES = 3, 400

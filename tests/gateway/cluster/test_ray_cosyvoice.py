@@ -19,7 +19,6 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: make tes
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),  # Ray has many
-    pytest.mark.usefixtures("one_thread"),
 ]
 
 from ray import serve  # noqa: E402

@@ -42,8 +42,6 @@ LM_CASES = [case for case in CASES if case.startswith("lm") and not case.endswit
 FLOW_CASES = [case for case in CASES if case.startswith("flow") and case != "flow_inputs"]
 _CODES = {LmInputKind.TEXT: 0, LmInputKind.SPEECH: 1000, LmInputKind.START: 2000, LmInputKind.TURN: 2001}
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture
 def leaking_encoder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,6 @@ from vivavoce.models.cosyvoice.training.vocoder.losses import (  # noqa: E402
 WIDTHS = DiscriminatorWidths((4, 8, 32, 64, 64), 4)
 _LAST_LAYERS = {"conv_post.parametrizations.weight.original0": 30, "out.parametrizations.weight.original0": 5}
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @dataclass(frozen=True, slots=True)
 class VocoderCase:

@@ -10,7 +10,6 @@ from vivavoce.models.xtts.decode_graphs import GptGraphKey, XttsDecodeGraphs
 from vivavoce.models.xtts.gpt import XttsGpt, XttsPrompt
 from vivavoce.models.xtts.networks import XttsNetworks
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 CAPACITY = 300
 TEXTS = {0: 9, 2: 85}  # text ids by row; the second row outgrows a bucket of 128 positions
 

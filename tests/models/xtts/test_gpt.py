@@ -12,7 +12,6 @@ from vivavoce.models.xtts.gpt import XttsGpt, XttsPrompt
 from vivavoce.models.xtts.networks import XttsNetworks
 from vivavoce.models.xtts.sampling import XttsSampling, XttsSamplingInputs, sample_speech_ids
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 CAPACITY = 120
 
 

@@ -26,7 +26,6 @@ FLOAT32 = MatrixFormat(32)
 ENDS = (3, 0)  # ids of [START] and [STOP]
 # Several blocks of inputs in every product.
 SIZES = XttsGptConfig(layers=3, hidden=256, heads=4, text_vocab_size=120)
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def gpt_weights() -> "dict[str, torch.Tensor]":

@@ -19,8 +19,6 @@ TOLERANCE = 1e-4
 FRAMES = 40
 WIDTH = 64
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(scope="module")
 def vocoder(networks: XttsNetworks) -> XttsVocoder:

@@ -7,8 +7,6 @@ pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXT
 
 from vivavoce.models.xtts.voice import XttsVoiceEncoder
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def test_a_recording_of_a_second_makes_a_voice(voice_encoder: XttsVoiceEncoder) -> None:
     samples = np.random.default_rng(1).normal(0, 0.1, 22_050).astype(np.float32)

@@ -47,7 +47,6 @@ from vivavoce.tts_engine.stream_request import Delivery
 
 SHORT = "Well, it is me."
 TEXT = "Well, who is it, at night? It is me."
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -34,8 +34,6 @@ from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, SpokenWord  # n
 
 SHORT = "Well, it is me."
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def test_a_bundle_is_opened_by_its_folder(folder: Path) -> None:
     async def test() -> None:

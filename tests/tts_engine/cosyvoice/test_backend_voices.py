@@ -34,9 +34,6 @@ from vivavoce.tts_engine.voices.store import VoiceMetadata, VoiceStore  # noqa: 
 SHORT = "Well, it is me."
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 @pytest.fixture(scope="module")
 def backend(folder: Path) -> CosyVoiceBackend:
     return CosyVoiceBackend.load(folder, BRIEF)

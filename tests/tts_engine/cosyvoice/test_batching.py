@@ -14,8 +14,6 @@ from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule
 from vivavoce.tts_engine.backends.base import SlotRequest
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def test_a_session_renders_alone_what_it_renders_among_seven_others(folder: Path) -> None:
     backend = CosyVoiceBackend.load(folder, replace(BRIEF, prefill_chunk=40, max_render_rows=4))

@@ -32,8 +32,6 @@ from vivavoce.tts_engine.errors import SynthesisFailed  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
 from vivavoce.tts_engine.voice_kit.fault_isolation import is_device_lost  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 class FailingCall:
     """Replaces the ``method`` of a runner; raises ``error`` if ``applies`` is true of the rows of a call."""

@@ -27,10 +27,9 @@ CONFIG = FlowConfig(
 RESERVE = 4 * 50
 VOICE_IDS = 50
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
-    pytest.mark.skipif(sys.platform != "linux", reason="memory is shared only where pages can be released"),
-]
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="memory is shared only where pages can be released"
+)
 
 
 class FlowSetup:

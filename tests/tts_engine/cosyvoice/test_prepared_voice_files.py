@@ -35,7 +35,6 @@ from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.voices.store import VoiceStore
 
 TEXT = "Well, it is me."
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Prefills:

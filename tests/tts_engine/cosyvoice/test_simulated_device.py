@@ -35,8 +35,6 @@ from vivavoce.tts_engine.cosyvoice.rendering.render_runner import RenderRunner  
 from vivavoce.tts_engine.cosyvoice.rendering.render_stage import LocalRenderStage  # noqa: E402
 from vivavoce.tts_engine.errors import BundleError  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 BRIEF = CosyVoicePolicy(length=SpeechLengthRule(2, 2), pause_share=0.0, device="cpu")
 TEXTS = ("Well, who is it, at night?", "It is me.", "Nobody said so.")
 

@@ -22,8 +22,6 @@ from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
 from vivavoce.tts_engine.stream import Stream  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 OVERLAPPING = replace(BRIEF, overlap=True, max_render_rows=4)
 UNLIMITED_LOAD = EngineConfig(scheduler=SchedulerPolicy(max_load=1e9))
 TEXTS = ("Well, who is it, at night? It is me.", "It is me.", "Nobody said so, and so I went home.")

@@ -21,8 +21,6 @@ from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.rendering.render_messages import ChunkRequest
 from vivavoce.tts_engine.engine import Engine
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 # Sentences of several chunks; a voice whose recording is long enough to be prepared.
 POLICY = replace(BRIEF, length=SpeechLengthRule(6, 6))
 SESSIONS = ({"text": TEXTS[0], "seed": 1}, {"text": TEXTS[2], "seed": 2, "voice": "nobody"})

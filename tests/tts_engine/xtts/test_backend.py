@@ -30,7 +30,6 @@ from vivavoce.tts_engine.xtts.policy import SpeechLengthBound, XttsPolicy
 
 TEXT = "Well, who is it, at night? It is me."
 BRIEF = XttsPolicy(length=SpeechLengthBound(0.2, 0.2), pause_share=0.0)
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

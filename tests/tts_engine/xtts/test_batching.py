@@ -34,7 +34,6 @@ DELIVERIES = (
     Delivery(top_p=0.3, language="Spanish"),
 )
 SHORT = XttsPolicy(length=SpeechLengthBound(0.2, 0.2))  # random weights seldom end a sentence themselves
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module", params=[Precision.FP32, Precision.INT8])

@@ -17,7 +17,6 @@ from vivavoce.models.xtts.voice import XttsVoice
 from vivavoce.tts_engine.xtts.gpt_runner import DecodedColumn, XttsGptInput, XttsGptRunner, XttsGptTurn
 
 TEXT_IDS = list(range(8, 40))
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module", params=[Precision.FP32, Precision.INT8])

@@ -20,7 +20,6 @@ from vivavoce.tts_engine.xtts.backend import XttsBackend  # noqa: E402
 from vivavoce.tts_engine.xtts.bundle_voices import XttsVoices  # noqa: E402
 from vivavoce.tts_engine.xtts.policy import SpeechLengthBound, XttsPolicy  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 BRIEF = XttsPolicy(length=SpeechLengthBound(0.1, 0.1), prefill_chunk=16)
 
 

@@ -29,7 +29,6 @@ from vivavoce.tts_engine.xtts.backend import XttsBackend
 from vivavoce.tts_engine.xtts.bundle_voices import XttsVoices
 
 RATE = 16_000
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

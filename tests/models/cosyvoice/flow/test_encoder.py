@@ -10,7 +10,6 @@ from vivavoce.models.cosyvoice.flow.attention_plan import make_plan  # noqa: E40
 from vivavoce.models.cosyvoice.flow.encoder import FlowEncoder, LookaheadLayer, sine_table  # noqa: E402
 from vivavoce.models.networks.layers import load_weights  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 WIDTH, LENGTH = 24, 60
 
 

@@ -12,7 +12,6 @@ from vivavoce.models.cosyvoice.flow.policy import CacheForm  # noqa: E402
 from vivavoce.models.cosyvoice.flow.unet import FlowUnet  # noqa: E402
 from vivavoce.models.networks.layers import load_weights  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 ROWS, LENGTH = 2, 123
 
 

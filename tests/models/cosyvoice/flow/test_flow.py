@@ -29,7 +29,6 @@ from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowState  # noqa: E
 from vivavoce.models.networks.layers import load_weights  # noqa: E402
 from vivavoce.models.networks.state import gather, join_states, map_state  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 DATA = Path(__file__).parents[3] / "golden" / "data"
 RELEASED_V2 = released_config(CosyVoiceVersion.V2).flow
 RELEASED_V3 = released_config(CosyVoiceVersion.V3).flow

@@ -19,8 +19,6 @@ from vivavoce.models.cosyvoice.flow.policy import CacheForm, FlowPolicy  # noqa:
 from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowState  # noqa: E402
 from vivavoce.models.networks.layers import load_weights  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SMALL_V2 = FlowConfig(
     EncoderConfig(32, 2, 48, 1, 1),
     UnetConfig(channels=16, head_width=8, blocks=1, mid_blocks=1, heads=2),

@@ -24,8 +24,6 @@ from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm  # noqa: E402
 from vivavoce.models.decoding.kv_memory import SpeechLmState  # noqa: E402
 from vivavoce.models.decoding.uniforms import seeded_uniforms  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 END_OF_PROMPT = 45
 TEXT = range(10, 33)
 CAPACITY = 600

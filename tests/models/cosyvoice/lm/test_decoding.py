@@ -21,8 +21,6 @@ from vivavoce.models.cosyvoice.lm.generation import (  # noqa: E402
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm  # noqa: E402
 from vivavoce.models.decoding.uniforms import seeded_uniforms  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 CONFIG = SpeechLmConfig(
     CosyVoiceVersion.V2,
     hidden=32,

@@ -21,8 +21,6 @@ from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, embed_inputs  # noq
 from vivavoce.models.decoding.kv_memory import last_valid_hidden  # noqa: E402
 from vivavoce.models.networks.state import gather  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def tiny_lm_config(version: CosyVoiceVersion) -> SpeechLmConfig:
     return SpeechLmConfig(

@@ -32,8 +32,6 @@ GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 MEL_TOLERANCE = 5e-4  # of the vectors
 EDGES = (25, 50, 100)  # ids at which the vectors' utterance is cut
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(scope="module")
 def flow(exported: CosyVoiceBundle) -> Flow:

@@ -19,8 +19,6 @@ from vivavoce.models.devices.onnx_sessions import CPU_SESSIONS
 from vivavoce.models.onnx_graphs.exact_products import exact_integer_options
 from vivavoce.models.onnx_graphs.graph_builder import OnnxGraphFile
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 VOICE_IDS, TOTAL_IDS = 78, 160
 MAX_MEL_ERROR = 0.1  # as a share of its deviation; 10 steps of a network of random weights
 

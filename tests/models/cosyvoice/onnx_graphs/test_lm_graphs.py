@@ -36,8 +36,6 @@ DRIVER = Path(__file__).parents[3] / "shared" / "runtimes" / "numpy_lm.py"
 # Error of a hidden state, root mean square, as a share of its own.
 MAX_ERROR = {Precision.FP32: 1e-5, Precision.INT8: 0.03, Precision.INT4: 0.3}
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(scope="module")
 def lm(exported: CosyVoiceBundle) -> SpeechLm:

@@ -22,8 +22,6 @@ from vivavoce.models.cosyvoice.vocoder.normal_noise import draw_normal, noise_ge
 DRIVER = Path(__file__).parents[3] / "shared" / "runtimes" / "numpy_speech.py"
 VOICE_IDS, COUNT = 30, 70
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @torch.inference_mode()
 def greedy_ids(networks: CosyVoiceNetworks, lm_index: "torch.Tensor") -> list[int]:

@@ -27,8 +27,6 @@ from vivavoce.models.networks.state import gather, join_states  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(scope="module")
 def vocoder(exported: CosyVoiceBundle) -> HiftV2 | HiftV3:

@@ -32,8 +32,6 @@ from vivavoce.models.devices.torch_devices import CPU  # noqa: E402
 
 EDGES = (0, 75, 100, 150, 157)  # ids: a prompt, then chunks as a listener gets them
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(scope="module", params=list(CosyVoiceVersion), ids=lambda version: f"v{version.value}")
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CosyVoiceBundle:

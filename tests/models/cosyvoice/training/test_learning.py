@@ -11,8 +11,6 @@ from shared.training.made_up_dataset import write_dataset
 from shared.training.short_run import SETTINGS, train
 from vivavoce.models.cosyvoice.training.dataset import TrainingDataset
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> TrainingDataset:

@@ -19,8 +19,6 @@ from vivavoce.models.devices.execution import DeviceError  # noqa: E402
 
 SMALL = replace(SETTINGS, learning_rate=0.1, warmup_steps=4, clip_norm=5.0, averaging=0.9)
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> TrainingDataset:

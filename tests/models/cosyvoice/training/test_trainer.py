@@ -31,8 +31,6 @@ from vivavoce.models.cosyvoice.training.loss import TrainingLoss  # noqa: E402
 PARTS = ("lm", "flow")
 SMALLER_PIECES = ["out of memory: batches are computed in smaller pieces from now on"]
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> TrainingDataset:

@@ -31,8 +31,6 @@ from vivavoce.models.networks.weight_norm import WeightNormConv  # noqa: E402
 
 VERSIONS = pytest.mark.parametrize("version", CosyVoiceVersion)
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> TrainingDataset:

@@ -15,7 +15,6 @@ from vivavoce.models.cosyvoice.vocoder.noise_table import NoiseTable  # noqa: E4
 from vivavoce.models.networks.layers import load_weights  # noqa: E402
 from vivavoce.models.networks.state import gather, join_states, tensors  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 DATA = Path(__file__).parents[3] / "golden" / "data"
 CONFIG = HiftConfig(base_channels=16, f0_channels=12)
 RULE = WeightRule(

@@ -19,7 +19,6 @@ from vivavoce.models.networks.cuda_graphs import StepGraph  # noqa: E402
 from vivavoce.models.networks.layers import load_weights  # noqa: E402
 from vivavoce.models.networks.state import map_state, tensors  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 CONFIG = HiftConfig(base_channels=16, f0_channels=12)
 RULE = WeightRule(
     "", (("f0_predictor.classifier.weight", 150.0), ("conv_post.parametrizations.weight.original0", 0.1))

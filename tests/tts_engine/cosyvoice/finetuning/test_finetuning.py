@@ -37,7 +37,7 @@ from vivavoce.tts_engine.cosyvoice.finetuning.preparation import prepare  # noqa
 from vivavoce.tts_engine.cosyvoice.finetuning.training import TrainingChoices, train  # noqa: E402
 from vivavoce.tts_engine.errors import BadRequest  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("decoded_in_this_process", "one_thread")
+pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
 
 CHOICES = {"max_frames": 700, "accumulate": 1, "epochs": 2}
 
