@@ -70,7 +70,8 @@ class TableCodes:
         part = rf"{upper}{{1,12}}"
         slashed = rf"(?=[^\s]{{0,30}}/)(?=[^\s\d]{{1,14}}\d){part}(?:[-/]{part}){{1,5}}(?![\w/])"
         phrases = self._table.code_phrases or "(?!)"
-        compass = f"(?:{any_of(self._table.compass) or '(?!)'})"
+        hyphenated = ("-".join(point) for point in self._table.compass if len(point) > 1)
+        compass = f"(?:{any_of((*self._table.compass, *hyphenated)) or '(?!)'})"
         if compass.isascii():  # tried at capitals only
             compass = f"(?=[A-Z]){compass}"
         return (
@@ -132,10 +133,13 @@ class TableCodes:
             (MASKED_DIGITS, read),
         )
 
-    def mixed_row(self) -> RuleRow:
-        """Return the rule of codes that begin with a digit: "12b", "5G", "34ABC12"."""
+    def mixed_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of codes that begin with a digit: "9a-c", "12b", "5G", "34ABC12"."""
         tail = rf"{self._letter}(?:{self._letter}|\d){{0,40}}|-[A-Z](?![a-z])"
-        return rf"\d{{1,20}}(?:{tail})(?:-[A-Z0-9]{{1,20}}){{0,6}}{self._end}", self._read_mixed
+        return (
+            (rf"(?P<number>\d{{1,4}})(?P<low>[a-z])[-–](?P<high>[a-z])(?!-){self._end}", self._read_lettered),
+            (rf"\d{{1,20}}(?:{tail})(?:-[A-Z0-9]{{1,20}}){{0,6}}{self._end}", self._read_mixed),
+        )
 
     def is_code(self, scan: ScanState, digits: str) -> bool:
         """Whether a number is a code: it begins with zero, was announced, or is long and not round."""
@@ -255,6 +259,17 @@ class TableCodes:
         scan.context.after_number = scan.context.line_start = False
         return self._speller.join_suffix(scan, match.end())
 
+    def _read_lettered(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "9a-c"."""
+        if match["low"] >= match["high"]:
+            return None
+        scan.emit(self._numbers.number(int(match["number"])), *match.span("number"))
+        self._speller.spell(scan, *match.span("low"))
+        scan.emit(self._table.range_word, match.end("low"), match.start("high"))
+        self._speller.spell(scan, *match.span("high"))
+        scan.context.after_number = scan.context.line_start = False
+        return match.end()
+
     def _read_slashed(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "AB/1204/25" with its slashes."""
         if any(part.isdigit() and len(part) > 8 for part in re.split("[-/]", match.group())):
@@ -274,7 +289,7 @@ class TableCodes:
         """Read the "NO" of "vent de NO" and of "15 km NO von Wien"."""
         if not self._compass_behind.search(scan.view, max(0, match.start() - 30), match.start()):
             return None
-        word = self.direction(scan, match.group())
+        word = self.direction(scan, match.group().replace("-", ""))
         scan.emit(word, *match.span())
         self.note_word(scan, word)
         return self._speller.join_suffix(scan, match.end())

@@ -51,6 +51,7 @@ class LanguageTable:
     # Words
     marks: Mapping[str, str]  # names of signs
     code_words: frozenset[str]  # lower case; a number after one of these is read digit by digit
+    point_word: str = ""  # the stop of "1.6", where a comma is the decimal mark; "" reads it as the comma
     numbering_words: frozenset[str] = frozenset()  # as written before three digits that are one number: "nr"
     code_phrases: str = ""  # before the digits of a code: "ends with|ending with"
     letters: Mapping[str, str] = field(default_factory=dict)  # their names, by letters in lower case
@@ -122,7 +123,7 @@ class LanguageTable:
     )  # of "1/2", "24/7", "2nd"; "meio|meia" has the feminine, and then the neuter
     fraction_parts: Mapping[str, str] = field(default_factory=dict)  # of "2/5 de", by the lower number
     per_word: str = ""  # the "/" between a price and a unit
-    per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
+    per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes", and "ayda {}" before it
     per_nouns: frozenset[str] = frozenset()  # after the "/" of a counted noun: "3 fois/jour"
     ratio_word: str = ""  # between the numbers of "3:1"
     score_joint: str = ""  # between those of "Bahia 2 x 2 Santos"; "" reads a size
@@ -410,8 +411,9 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
     unspaced = {short.replace(". ", "."): words for short, words in abbreviations.items()}
     first = {short.capitalize(): words for short, words in abbreviations.items() if len(short) > 2}
     parsed["abbreviations"] = first | unspaced | abbreviations  # "Vgl." at a sentence's start, "z.B."
-    if "°C" in parsed["units"]:
-        parsed["units"]["° C"] = parsed["units"]["°C"]
+    for degrees in {"°C", "°F"} & parsed["units"].keys():
+        for written in ("° ", "º", "º "):
+            parsed["units"].setdefault(written + degrees[1], parsed["units"][degrees])
     parsed["money"] = {sign: _parse_currency(nouns) for sign, nouns in expand_names(values["money"]).items()}
     return LanguageTable(code=code, **parsed)
 

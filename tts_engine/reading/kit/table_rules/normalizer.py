@@ -30,6 +30,7 @@ _INVERTED_MARKS = "¿¡"
 _STOP_OR_DIGIT_AHEAD = r"(?=[^\s\d.]{1,30}(?: [^\s\d.]{1,4})?(?:\.|\s?\d))"
 _DEGREES_AHEAD = re.compile(r"(?: de| di)?:? ?[-−+]?\d{1,2}(?:[.,]\d)? ?[°º]")
 _CODE_BEHIND = re.compile(r"\d-?\w{0,8}\Z")  # of "40-17-B#"
+_ADDED_BEHIND = re.compile(r"\.\+\d{1,2} \Z")
 _SCORE_BEHIND = re.compile(r"\d{1,3} ?[:–-] ?\d{1,3} \(?\Z")
 _WORDS = re.compile(r"[^\W\d_]+")
 _SILENT_MARKS = ".-_/#*"  # named in addresses, and as keys of a telephone, only
@@ -151,6 +152,7 @@ class TableNormalizer:
             rows.append(
                 (rf"{_STOP_OR_DIGIT_AHEAD}(?:({words})\.|({longer})(?=\s?\d))", self._read_abbreviation)
             )
+            rows.append((r"([Mm]in)(?:(?<=\d\. [Mm]in)|(?<=\+\d [Mm]in))(?![\w.])", self._read_abbreviation))
         return tuple(rows)
 
     def own_symbol_rows(self) -> tuple[RuleRow, ...]:
@@ -185,15 +187,17 @@ class TableNormalizer:
         if not self._table.inflections:
             return spoken
         previous, words = scan.context.previous_word, _WORDS.findall(scan.view[max(0, at - 40) : at].lower())
+        after_phrase = self._table.inflections.get("_".join(words[-2:]), {}).get(spoken)
         if previous in self._table.case_joints:
-            previous = "".join(scan.view[:at].lower().split(maxsplit=1)[:1])
+            first = scan.view[:at].lower().split(maxsplit=2)[:2]
+            previous = "".join(first[:1])
+            after_phrase = after_phrase or self._table.inflections.get("_".join(first), {}).get(spoken)
         if previous == "0":
             previous = words[-1] if words else scan.context.word_before_number
             # "в 21:35, терм. B", but "w 90. min."
             is_apart = not words or "," in scan.view[max(0, at - 12) : at]
             if is_apart and previous in self._table.function_words:
                 previous = "0"
-        after_phrase = self._table.inflections.get("_".join(words[-2:]), {}).get(spoken)
         return after_phrase or self._table.inflected(spoken, previous)
 
     def _read_bare_abbreviation(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -243,7 +247,7 @@ class TableNormalizer:
         start = match.start()
         if start and scan.view[start - 1].isalnum():
             return None
-        written = match.group(1) or match.group(2)
+        written = match[match.lastindex or 0]
         noun = self._table.units.get("min") if written in ("min", "Min") else None
         is_counted = noun and scan.context.after_number and scan.view[start - 1 : start] == " "
         is_numbered = written in self._table.numbered_abbreviations and not is_counted
@@ -251,13 +255,14 @@ class TableNormalizer:
             return None
         spoken = self._inflected(scan, self._table.abbreviations[written], start)
         if noun and is_counted:  # "1 u 40 min."
-            is_many = scan.view[start - 2].isdigit()  # "w 90. min."
+            is_many = scan.view[start - 2].isdigit()  # not "w 90. min." and "w 90.+3 min"
+            is_many = is_many and not _ADDED_BEHIND.search(scan.view, max(0, start - 5), start)
             spoken = noun.forms[-1] if is_many else self._inflected(scan, noun.forms[0], start)
         if _DEGREES_AHEAD.match(scan.view, match.end()):
             spoken = self._table.degree_readings.get(spoken, spoken)
         scan.emit(spoken, start, match.end())
         self._codes.note_word(scan, spoken)
-        if match.group(1) and not scan.next_visible(match.end()):
+        if match.group().endswith(".") and not scan.next_visible(match.end()):
             scan.punctuate(".")
         return self._speller.join_suffix(scan, match.end())
 

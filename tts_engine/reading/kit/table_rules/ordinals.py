@@ -70,7 +70,23 @@ class TableOrdinals:
 
     def read_stop(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3." of "der 3. Stock", or of "3. kat" where a small letter follows an ordinal."""
-        number = int(match["number"])
+        rules = self._rules_of_stop(scan, match)
+        if rules is None:
+            return None
+        words = self._numbers.spell_out(int(match["number"]), rules)
+        return self._speller.emit_number(scan, words, *match.span())
+
+    def read_added(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "90.+3" of "in der 90.+3 Minute"."""
+        rules = self._rules_of_stop(scan, match)
+        if rules is None:
+            return None
+        minute, added = (self._numbers.spell_out(int(match[part]), rules) for part in ("number", "added"))
+        plus = self._table.marks["+"]
+        return self._speller.emit_number(scan, f"{minute} {plus} {added}", *match.span())
+
+    def _rules_of_stop(self, scan: ScanState, match: re.Match[str]) -> str | None:
+        """Return the rule set of an ordinal with a stop, or None for another number."""
         before, noun = scan.view[: match.start()], scan.next_word(match.end())
         previous = scan.context.previous_word
         rules = self._table.ordinal_before(noun, previous)
@@ -83,6 +99,4 @@ class TableOrdinals:
             case = self._table.case_after(previous)
             key = f"{self._context.gender_of_noun(scan, match.end(), 1)} {case}".strip()
             rules = self._table.stop_ordinals.get(key) or self._table.stop_ordinals[""]
-        if rules is None:
-            return None
-        return self._speller.emit_number(scan, self._numbers.spell_out(number, rules), *match.span())
+        return rules

@@ -45,9 +45,12 @@ class TurkishDates(TableDates):
     """Recognisers of dates in Turkish."""
 
     def own_rows(self) -> list[RuleRow]:
-        """Return the rule of "24.12 tarihinde"."""
-        date = rf"(?P<day>\d{{1,2}})[./](?P<month>0[1-9]|1[0-2])(?={_DATE_ENDS})"
-        return [(date, self._read_day_and_month)]
+        """Return the rules of "24.12 tarihinde" and of "son ödeme 15.12."."""
+        date = r"(?P<day>\d{1,2})[./](?P<month>0[1-9]|1[0-2])"
+        return [
+            (rf"{date}(?={_DATE_ENDS})", self._read_day_and_month),
+            (rf"{date}(?![\w/-]|[.,]\d)", self._read_announced_day),
+        ]
 
 
 class TurkishAmounts(TableAmounts):

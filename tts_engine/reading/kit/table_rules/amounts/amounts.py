@@ -17,6 +17,8 @@ from .money import TableMoney
 from .rates import TableRates
 
 _MIN_CODE_DIGITS = 5  # of a code before a noun, which a shorter number counts
+# Hours, minutes and seconds as languages write them
+_DURATION_UNITS = (("h", "ч", "sa", "u"), ("min", "мин", "dk"), ("s", "sec", "sek", "сек", "с", "sn"))
 _SEPARATOR = re.compile(r"[\dA-Z€%)] - \Z")  # no minus: "12/A - 20121 Milano"
 
 
@@ -49,6 +51,9 @@ class TableAmounts:
         self._magnitudes = TableMagnitudes(table, numbers, speller, context, patterns)
         self._money = self.money_type(table, numbers, speller, context, patterns, rates, self._magnitudes)
         self._fractions = TableFractions(table, numbers, speller, context, patterns, rates)
+        self._duration_units = tuple(
+            next((unit for unit in written if unit in table.units), "") for written in _DURATION_UNITS
+        )
         self._integer_ahead = LazyPattern(patterns.integer)
         self._hour_ahead = LazyPattern(rf"\d{{1,2}}(?:[.:]\d\d)? ?(?:{table.hour_suffixes})(?!\w)")
         # "2 배송" is no "2배": after a blank, a noun is followed by a particle or by no letter.
@@ -106,6 +111,7 @@ class TableAmounts:
         )
         low = rf"(?P<low>{patterns.integer})(?:{patterns.decimal_mark}(?P<low_fraction>\d+))?"
         return (
+            *self._duration_rows(),
             *self._fractions.digit_rows(),
             (
                 rf"{decimal}\s?%(?!\d){'(?![pP](?![A-Za-z]))' if '%p' in table.units else ''}",
@@ -121,10 +127,34 @@ class TableAmounts:
             (rf"{low}(?P<dash> ?[-–~] ?){decimal}{unit}", self._read_unit_range),
             (rf"{decimal}{unit}", self._read_unit),
             (rf"(?P<number>\d{{1,4}})\.(?=[ {self._speller.suffix_mark}][^\W\d_])", self._ordinals.read_stop),
-            self._codes.mixed_row(),
+            (r"(?P<number>\d{1,3})\.\+(?P<added>\d{1,2})(?= [^\W\d_])", self._ordinals.read_added),
+            *self._codes.mixed_rows(),
             (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
             (decimal, self._read_number),
         )
+
+    def _duration_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rule of "1h23min45s" and "2m30s"; with blanks, each unit is read by itself."""
+        if not all(self._duration_units):
+            return ()
+        hour, minute, second = (any_of(written) for written in _DURATION_UNITS)
+        hours, seconds = rf"(?P<hours>\d{{1,3}})(?:{hour})", rf"(?P<seconds>\d{{1,2}})(?:{second})"
+        minutes = rf"(?P<minutes>\d{{1,3}})(?:{minute}|m|м)"
+        end = self._table.end
+        return (
+            (rf"{hours}{minutes}(?:{seconds})?{end}", self._read_duration),
+            (rf"(?P<hours>(?!)){{0}}{minutes}{seconds}{end}", self._read_duration),
+        )
+
+    def _read_duration(self, scan: ScanState, match: re.Match[str]) -> int:
+        case = self._context.case(scan, match)
+        parts = zip(match.group("hours", "minutes", "seconds"), self._duration_units, strict=True)
+        counted = (
+            self._numbers.counted(part.lstrip("0") or "0", None, self._table.units[unit], case)
+            for part, unit in parts
+            if part
+        )
+        return self._speller.emit_number(scan, " ".join(counted), *match.span())
 
     def _read_number(self, scan: ScanState, match: re.Match[str]) -> int:
         whole, fraction = match["whole"], match["fraction"]
@@ -160,6 +190,8 @@ class TableAmounts:
             is_one = whole == "1" and not fraction
             one = self._numbers.one(gender, scan.next_word(match.end())) if is_one else ""
         words = one or self._numbers.year_or_amount(whole, fraction, gender, case)
+        if fraction and self._table.point_word and scan.view[match.end("whole")] == ".":
+            words = self._numbers.with_point(whole, fraction)
         return self._speller.emit_number(scan, words, *match.span())
 
     def year_rules_after(self, scan: ScanState) -> str | None:

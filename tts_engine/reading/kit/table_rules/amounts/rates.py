@@ -10,6 +10,7 @@ from ..speller import TableSpeller
 from .magnitudes import NumberPatterns
 
 _MIN_UNIT_LETTERS = 3  # of a unit after "64/"; a shorter one may be part of a code
+_DIGIT_BEHIND = re.compile(r"\d")
 _COUNTED_NOUN_BEHIND = re.compile(r"\d(?: [^\W\d_]{2,20}| ?%)?\Z")
 
 
@@ -59,8 +60,31 @@ class TableRates:
             words = f"{table.per_word} {with_noun('', table.noun_form(table.units[match['unit']], 1))}"
         else:
             words = f"{table.per_word} {match['word']}"
-        scan.emit(words, at, match.end())
+        if words.endswith("{}"):
+            self._put_before_amount(scan, words.removesuffix("{}"), at, match.end())
+        else:
+            scan.emit(words, at, match.end())
         return match.end()
+
+    def _put_before_amount(self, scan: ScanState, words: str, start: int, stop: int) -> None:
+        """Say the "ayda" of "500 TL/ay" before the amount that was read last."""
+        place = self._start_of_last(scan, len(scan.words))
+        if place and not _DIGIT_BEHIND.search(scan.view, scan.words[place].start, start):
+            place = self._start_of_last(scan, place)  # "3 tablet/gün"
+        amount = scan.words[place:]
+        del scan.words[place:]
+        first = amount[0].start if amount else start
+        scan.emit(words, first, stop)
+        for word in amount:
+            word.stop = stop
+        scan.words += amount
+
+    def _start_of_last(self, scan: ScanState, place: int) -> int:
+        """Return the place of the first of the words before ``place`` that stand for the same characters."""
+        start = scan.words[place - 1].start if place else -1
+        while place and scan.words[place - 1].start == start:
+            place -= 1
+        return place
 
     def _read_rate(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "per kWh"."""
