@@ -75,6 +75,7 @@ class KoreanDates(TableDates):
             ),
             (rf"(?P<year>\d\d)([./])(?P<month>\d\d)\2(?P<day>\d\d)(?!\2?\d){self._end}", self._read_date),
             (rf"(?P<month>{any_of(_MONTHS)})(?=월)", self._read_irregular_month),
+            (r"(?P<floor>[1-9]\d?)/(?P<floors>[1-9]\d?)(?=층)", self._read_floor),
             (rf"(?P<one>\d{{1,3}})[-:](?P<other>\d{{1,3}})(?={_SCORE_ENDS})", self._read_score),
         ]
 
@@ -92,6 +93,14 @@ class KoreanDates(TableDates):
         return self._speller.emit_number(
             scan, self._numbers.number(int(match["other"])), *match.span("other")
         )
+
+    def _read_floor(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "3/15" of "3/15층"."""
+        floor, floors = int(match["floor"]), int(match["floors"])
+        if floor > floors:
+            return None
+        words = f"{self._numbers.number(floors)} 층 중 {self._numbers.number(floor)}"
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _read_irregular_month(self, scan: ScanState, match: re.Match[str]) -> int:
         return self._speller.emit_number(scan, _MONTHS[match.group()], *match.span())

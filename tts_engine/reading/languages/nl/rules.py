@@ -1,14 +1,16 @@
 """Dutch: "BTW-nummer", the years 1901 to 1909, dates with hyphens, and "9u30"."""
 
+import re
 from typing import Final
 
+from ...kit.number_formatter import roman_value
 from ...kit.table_rules.codes import TableCodes
 from ...kit.table_rules.dates import TableDates
 from ...kit.table_rules.normalizer import TableNormalizer, table_language
 from ...kit.table_rules.numbers import TableNumberWords
 from ...kit.table_rules.speller import TableSpeller
 from ...kit.table_rules.times import TableTimes
-from ...kit.tokenizer import ScanState
+from ...kit.tokenizer import RuleRow, ScanState
 
 
 class DutchNumbers(TableNumberWords):
@@ -29,6 +31,16 @@ class DutchSpeller(TableSpeller):
 
 class DutchCodes(TableCodes):
     """Recognisers of codes in Dutch."""
+
+    def digit_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of houses and of other codes of digits."""
+        upstairs = rf"(?P<house>\d{{1,4}})-(?P<floor>I{{1,3}}|IV){self._end}"
+        return ((upstairs, self._read_upstairs), *super().digit_rows())
+
+    def _read_upstairs(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "12-II", the second floor of a house."""
+        words = (self._numbers.number(number) for number in (int(match["house"]), roman_value(match["floor"]) or 0))
+        return self._speller.emit_number(scan, " ".join((*words, "hoog")), *match.span())
 
     def direction(self, scan: ScanState, letters: str) -> str:
         """Return "noordoost", or "noordoosten" after its article."""

@@ -64,6 +64,19 @@ class RussianAmounts(TableAmounts):
     ordinals_type = RussianOrdinals
     lettered_words = frozenset("дом поезд корпус строение квартира вагон место кабинет офис подъезд".split())
 
+    def number_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of amounts that begin with a digit, and of floors: "5/9 эт."."""
+        floor = r"(?P<floor>[1-9]\d?)/(?P<floors>[1-9]\d?) ?эт(?:\.|аж)?(?!\w)"
+        return ((floor, self._read_floor), *super().number_rows())
+
+    def _read_floor(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        floor, floors = int(match["floor"]), int(match["floors"])
+        if floor > floors:
+            return None
+        words = f"{self._numbers.spell_out(floor, 'masculine')} этаж из"
+        words += f" {self._numbers.number(floors, '', 'genitive')}"
+        return self._speller.emit_number(scan, words, *match.span())
+
 
 class RussianTimes(TableTimes):
     """Recognisers of times in Russian."""
