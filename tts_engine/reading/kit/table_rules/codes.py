@@ -193,7 +193,7 @@ class TableCodes:
         is_range = not has_slash and _YEARS.fullmatch(match.group())
         if is_range or not (is_announced or (has_slash and len(runs) > 2)):
             return None
-        if has_slash and self._table.slash_word("", scan.next_word(match.end())):
+        if has_slash and self._table.slash_word(scan.context.previous_word, scan.next_word(match.end())):
             return None  # "TA 120/80 mmHg"
         for run in runs:
             start, stop, digits = match.start() + run.start(), match.start() + run.end(), run.group()

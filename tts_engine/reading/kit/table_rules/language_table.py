@@ -123,7 +123,9 @@ class LanguageTable:
     )  # of "1/2", "24/7", "2nd"; "meio|meia" has the feminine, and then the neuter
     fraction_parts: Mapping[str, str] = field(default_factory=dict)  # of "2/5 de", by the lower number
     per_word: str = ""  # the "/" between a price and a unit
-    per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes", and "ayda {}" before it
+    per: Mapping[str, str] = field(
+        default_factory=dict
+    )  # readings of "/" with a unit: "al mes", and "ayda {}" before it
     per_nouns: frozenset[str] = frozenset()  # after the "/" of a counted noun: "3 fois/jour"
     ratio_word: str = ""  # between the numbers of "3:1"
     score_joint: str = ""  # between those of "Bahia 2 x 2 Santos"; "" reads a size
@@ -179,6 +181,8 @@ class LanguageTable:
     weekday_joints: frozenset[str] = frozenset()  # words between two abbreviations: "sab e dom"
     weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
     minute_zero_word: str = ""  # before minutes below 10
+    minute_cues: frozenset[str] = frozenset()  # words before the "23'" of a match, which is no duration
+    seconds_joint: str = ""  # between a time and its seconds
     whole_hours: bool = False  # "8h" is a time of day
     score_cues: frozenset[str] = frozenset()  # words before "15:13" as a score
     stop_times: bool = False  # "9.30-12.30" without a unit are times
@@ -313,6 +317,7 @@ def language_table(module_file: str) -> LanguageTable:
 _WORD_SETS = (
     "code_words",
     "numbering_words",
+    "minute_cues",
     "mid_sentence_words",
     "spelled_words",
     "compass_cues",

@@ -66,7 +66,7 @@ class TableNormalizer:
         capitals = r"[B-DF-HJ-NP-TV-XZ]{2,5}|[A-Z]{2}|[A-Z]\d{1,4}"
         self._elided = rf"\d|(?:{stopped})\.|(?:{spelled}|{capitals}|{inner})(?!\w)"
         # Before a small letter "1." may be an ordinal.
-        self._list_number = r"(\d{1,3})[.)] +(?=\S)" + (
+        self._list_number = r"(\d{1,3})[.)] +(?=\S)(?!F[CS][ KV])" + (
             f"(?![{SMALL_LETTERS}])" if table.stop_ordinals else ""
         )
 

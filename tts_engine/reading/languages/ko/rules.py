@@ -31,7 +31,10 @@ _BRACKETED_WEEKDAYS = {
     "토-일": "토요일에서 일요일",
 }
 # After "5/3" as a date
-_DATE_ENDS = r"\(|까지|부터|에(?!서|는 )| ?자 |[~-]\d{1,2}/\d| \d{1,2}:\d\d| 오[전후]"
+_DATE_ENDS = (
+    r"\(| ?(?:기준|현재|마감|예정|출발|도착|출시|접수|발송|방문|체크[인아])"
+    r"|까지|부터|에(?!서|는 )| ?자 |[~-]\d{1,2}/\d| \d{1,2}:\d\d| 오[전후]"
+)
 # After "4-1" as a score
 _SCORE_ENDS = (
     r"(?:\(\d[-:]\d\))?(?:으?로)? ?"
@@ -77,6 +80,7 @@ class KoreanDates(TableDates):
             (rf"(?P<month>{any_of(_MONTHS)})(?=월)", self._read_irregular_month),
             (r"(?P<floor>[1-9]\d?)/(?P<floors>[1-9]\d?)(?=층)", self._read_floor),
             (rf"(?P<one>\d{{1,3}})[-:](?P<other>\d{{1,3}})(?={_SCORE_ENDS})", self._read_score),
+            (r"(?P<one>6|7)-(?P<other>(?<=6-)[0-4]|[56])(?=,|\(\d{1,2}\))", self._read_score),
         ]
 
     def _read_month_and_day(self, scan: ScanState, match: re.Match[str]) -> int | None:

@@ -39,8 +39,9 @@ class DutchCodes(TableCodes):
 
     def _read_upstairs(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "12-II", the second floor of a house."""
-        words = (self._numbers.number(number) for number in (int(match["house"]), roman_value(match["floor"]) or 0))
-        return self._speller.emit_number(scan, " ".join((*words, "hoog")), *match.span())
+        house, floor = int(match["house"]), roman_value(match["floor"]) or 0
+        words = f"{self._numbers.number(house)} {self._numbers.number(floor)} hoog"
+        return self._speller.emit_number(scan, words, *match.span())
 
     def direction(self, scan: ScanState, letters: str) -> str:
         """Return "noordoost", or "noordoosten" after its article."""

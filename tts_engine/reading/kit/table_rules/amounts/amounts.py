@@ -11,14 +11,15 @@ from ..numbers import TableNumberWords, with_noun
 from ..ordinals import TableOrdinals
 from ..roman import TableRomanNumerals
 from ..speller import TableSpeller
+from .durations import TableDurations
 from .fractions import TableFractions
-from .magnitudes import NumberPatterns, TableMagnitudes
+from .magnitudes import TableMagnitudes
 from .money import TableMoney
+from .number_patterns import NumberPatterns
 from .rates import TableRates
 
 _MIN_CODE_DIGITS = 5  # of a code before a noun, which a shorter number counts
-# Hours, minutes and seconds as languages write them
-_DURATION_UNITS = (("h", "ч", "sa", "u"), ("min", "мин", "dk"), ("s", "sec", "sek", "сек", "с", "sn"))
+_SET = re.compile(r"[0-7][-–][0-7](?:,? (?:[^\W\d_]{1,3} )?[0-7][-–][0-7](?!\d)| ?\(\d{1,2}\))")  # of tennis
 _SEPARATOR = re.compile(r"[\dA-Z€%)] - \Z")  # no minus: "12/A - 20121 Milano"
 
 
@@ -48,12 +49,10 @@ class TableAmounts:
         self._ordinals = self.ordinals_type(table, numbers, speller, context)
         self._romans = self.romans_type(table, numbers, speller)
         self._rates = rates = TableRates(table, numbers, speller, patterns)
-        self._magnitudes = TableMagnitudes(table, numbers, speller, context, patterns)
+        self._magnitudes = TableMagnitudes(table, numbers, speller, context, patterns, rates)
         self._money = self.money_type(table, numbers, speller, context, patterns, rates, self._magnitudes)
+        self._durations = TableDurations(table, numbers, speller, context)
         self._fractions = TableFractions(table, numbers, speller, context, patterns, rates)
-        self._duration_units = tuple(
-            next((unit for unit in written if unit in table.units), "") for written in _DURATION_UNITS
-        )
         self._integer_ahead = LazyPattern(patterns.integer)
         self._hour_ahead = LazyPattern(rf"\d{{1,2}}(?:[.:]\d\d)? ?(?:{table.hour_suffixes})(?!\w)")
         # "2 배송" is no "2배": after a blank, a noun is followed by a particle or by no letter.
@@ -111,7 +110,7 @@ class TableAmounts:
         )
         low = rf"(?P<low>{patterns.integer})(?:{patterns.decimal_mark}(?P<low_fraction>\d+))?"
         return (
-            *self._duration_rows(),
+            *self._durations.rows(),
             *self._fractions.digit_rows(),
             (
                 rf"{decimal}\s?%(?!\d){'(?![pP](?![A-Za-z]))' if '%p' in table.units else ''}",
@@ -132,29 +131,6 @@ class TableAmounts:
             (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
             (decimal, self._read_number),
         )
-
-    def _duration_rows(self) -> tuple[RuleRow, ...]:
-        """Return the rule of "1h23min45s" and "2m30s"; with blanks, each unit is read by itself."""
-        if not all(self._duration_units):
-            return ()
-        hour, minute, second = (any_of(written) for written in _DURATION_UNITS)
-        hours, seconds = rf"(?P<hours>\d{{1,3}})(?:{hour})", rf"(?P<seconds>\d{{1,2}})(?:{second})"
-        minutes = rf"(?P<minutes>\d{{1,3}})(?:{minute}|m|м)"
-        end = self._table.end
-        return (
-            (rf"{hours}{minutes}(?:{seconds})?{end}", self._read_duration),
-            (rf"(?P<hours>(?!)){{0}}{minutes}{seconds}{end}", self._read_duration),
-        )
-
-    def _read_duration(self, scan: ScanState, match: re.Match[str]) -> int:
-        case = self._context.case(scan, match)
-        parts = zip(match.group("hours", "minutes", "seconds"), self._duration_units, strict=True)
-        counted = (
-            self._numbers.counted(part.lstrip("0") or "0", None, self._table.units[unit], case)
-            for part, unit in parts
-            if part
-        )
-        return self._speller.emit_number(scan, " ".join(counted), *match.span())
 
     def _read_number(self, scan: ScanState, match: re.Match[str]) -> int:
         whole, fraction = match["whole"], match["fraction"]
@@ -230,6 +206,7 @@ class TableAmounts:
         falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
         falls = falls and not self._hour_ahead.match(scan.view, match.end())  # "23-5 Uhr"
         falls = falls or scan.context.previous_word in self.address_number_words
+        falls = falls or _SET.match(scan.view, match.start()) is not None
         # "221-18" and "88-4127" are the numbers of an article and of an order.
         is_code = falls or (second and _are_parts_of_code(match["whole"], second.group()))
         joint = "" if is_code else self._table.range_word

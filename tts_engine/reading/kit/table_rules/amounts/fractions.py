@@ -8,7 +8,7 @@ from ..language_table import LanguageTable
 from ..number_context import TableNumberContext
 from ..numbers import TableNumberWords, with_noun
 from ..speller import TableSpeller
-from .magnitudes import NumberPatterns
+from .number_patterns import NumberPatterns
 from .rates import TableRates
 
 _NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_]{1,20} \Z")

@@ -7,11 +7,11 @@ from ...tokenizer import RuleRow, ScanState, any_of
 from ..language_table import LanguageTable
 from ..numbers import TableNumberWords, with_noun
 from ..speller import TableSpeller
-from .magnitudes import NumberPatterns
+from .number_patterns import NumberPatterns
 
 _MIN_UNIT_LETTERS = 3  # of a unit after "64/"; a shorter one may be part of a code
 _DIGIT_BEHIND = re.compile(r"\d")
-_COUNTED_NOUN_BEHIND = re.compile(r"\d(?: [^\W\d_]{2,20}| ?%)?\Z")
+_COUNTED_NOUN_BEHIND = re.compile(r"\d(?: [^\W\d_]{2,20}|[\uac00-\ud7a3]{1,4}| ?%)?\Z")
 
 
 class TableRates:
@@ -44,14 +44,17 @@ class TableRates:
         units = (unit for unit in self._table.units if len(unit) >= _MIN_UNIT_LETTERS and unit.isalpha())
         return rf"/(?:{any_of({*self._table.per_nouns, *units, '7'})})(?!\w)", self._read_slash
 
-    def read_per(self, scan: ScanState, at: int) -> int:
-        """Read the "/Monat" after a price or a unit, and return where it ends."""
+    def read_per(self, scan: ScanState, at: int, counted: str = "") -> int:
+        """Read the "/Monat" after a price or a unit, and return where it ends.
+
+        ``counted``: begins the entry of what is no price, where it has one of its own.
+        """
         table, match = self._table, self._per.match(scan.view, at)
         if match is None:
             return at
         known = match["known"] or (match["word"] or "").lower()
         if known in table.per:
-            words = table.per[known]
+            words = table.per.get(f"{counted}{known}") or table.per[known]
         elif match["number"]:
             words = f"{table.fraction_word} {self._numbers.number(int(match['number']))}"
         elif match["of"]:
@@ -99,4 +102,4 @@ class TableRates:
         """Read the "/jour" of "3 fois/jour", the "/min" of "64/min", and "7 jours/7"."""
         if not _COUNTED_NOUN_BEHIND.search(scan.view, max(0, match.start() - 24), match.start()):
             return None
-        return self._speller.end_sentence(scan, self.read_per(scan, match.start()))
+        return self._speller.end_sentence(scan, self.read_per(scan, match.start(), "/"))
