@@ -176,7 +176,11 @@ class TableCodes:
         is_lettered = self._section_behind.search(scan.view, max(0, match.start() - 24), match.start())
         if scan.context.previous_word not in self._table.section_words and not is_lettered:
             return None
-        return self._speller.read_version(scan, match)
+        parts = match.group().split(".")
+        if any(part[0] == "0" and len(part) > 1 for part in parts):
+            return self._speller.read_version(scan, match)
+        words = f" {self._speller.point} ".join(self._numbers.number(int(part)) for part in parts)
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _read_lettered_version(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "v2.4"."""

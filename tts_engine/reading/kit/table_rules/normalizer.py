@@ -202,9 +202,9 @@ class TableNormalizer:
 
     def _read_bare_abbreviation(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read an abbreviation that is written without a full stop."""
-        if match.start() and scan.view[match.start() - 1].isalnum():
-            return None
-        written = match.group(1)
+        written, before = match.group(1), scan.view[match.start() - 1 : match.start()]
+        if before.isalnum() or (before == "/" and scan.view.startswith("/", match.end())):
+            return None  # of "/etc/app"
         if written[-1] == ":" and scan.context.sentence_start:
             return None  # of an answer: "D: 12"
         spoken = self._table.bare_abbreviations[written]

@@ -8,6 +8,7 @@ from .number_context import TableNumberContext
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
+_MIN_JOINED_NOUN = 4  # letters of the last part of a compound
 _MAX_LONE_ORDINAL = 31  # of "1°" without a noun; a larger number counts degrees
 
 
@@ -24,6 +25,7 @@ class TableOrdinals:
         context: TableNumberContext,
     ) -> None:
         self._table, self._numbers, self._speller, self._context = table, numbers, speller, context
+        self._joined_nouns = tuple(noun for noun in table.ordinal_nouns if len(noun) >= _MIN_JOINED_NOUN)
 
     def read_suffixed(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "1er"; a suffix that begins with a blank may be read as another word."""
@@ -76,6 +78,11 @@ class TableOrdinals:
         words = self._numbers.spell_out(int(match["number"]), rules)
         return self._speller.emit_number(scan, words, *match.span())
 
+    def _names_ordinal(self, noun: str) -> bool:
+        """Whether a noun is known to have ordinals before it: "Stufe", and where nouns are joined "Mahnstufe"."""
+        nouns = self._table.ordinal_nouns
+        return noun in nouns or (self._context.nouns_are_capitalized and noun.endswith(self._joined_nouns))
+
     def read_added(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "90.+3" of "in der 90.+3 Minute"."""
         rules = self._rules_of_stop(scan, match)
@@ -92,9 +99,7 @@ class TableOrdinals:
         rules = self._table.ordinal_before(noun, previous)
         rules = rules or self._numbers.ordinal_rules_after(previous, before)
         has_suffix = scan.view[match.end()] == self._speller.suffix_mark
-        is_ordinal = (
-            has_suffix or noun[:1].islower() or noun.partition("'")[0].lower() in self._table.ordinal_nouns
-        )
+        is_ordinal = has_suffix or noun[:1].islower() or self._names_ordinal(noun.partition("'")[0].lower())
         if rules is None and self._table.stop_ordinals and is_ordinal:
             case = self._table.case_after(previous)
             key = f"{self._context.gender_of_noun(scan, match.end(), 1)} {case}".strip()

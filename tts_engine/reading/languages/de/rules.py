@@ -48,6 +48,7 @@ class GermanNumbers(TableNumberWords):
                 del words[-2:]
             previous_word = words[-1].lower() if words else ""
         is_oblique = len(words) > 1 and words[-2].lower() in _PREPOSITIONS
+        is_oblique = is_oblique or (len(words) > 2 and words[-2][0].isupper())  # "am Ende der 3. Woche"
         rules = _OBLIQUE_ORDINALS.get(previous_word) if is_oblique else None
         return rules or super().ordinal_rules_after(previous_word, before)
 

@@ -27,7 +27,9 @@ class ItalianNumbers(TableNumberWords):
 class ItalianOrdinals(TableOrdinals):
     """Recognisers of ordinals in Italian."""
 
-    lone_ordinal_cues = frozenset("ogni il al dal del nel sul lo".split())
+    lone_ordinal_cues = frozenset(
+        "ogni il al dal del nel sul lo è era arriva arrivato chiude chiuso finisce finito resta sale scende".split()
+    )
 
 
 class ItalianAmounts(TableAmounts):

@@ -265,6 +265,8 @@ class TableAmounts:
             following = scan.next_word(match.end())
             if following[:1].islower() and following not in self._table.words_after_units:
                 return None
+        if match["unit"].isupper() and scan.context.previous_word in self._table.section_words:
+            return None  # "art. 5 GW" is of a law
         # "№ 104В" has a letter.
         is_joined = match.group()[-2].isdigit() and match["unit"].isupper()
         is_lettered = scan.context.previous_word in self.lettered_words
@@ -276,7 +278,7 @@ class TableAmounts:
         )
         scan.emit(words, *match.span())
         scan.context.counted_gender = noun.gender
-        end = self._speller.finish_number(scan, self._rates.read_per(scan, match.end()))
+        end = self._speller.finish_number(scan, self._rates.read_per(scan, match.end(), "/"))
         self._codes.note_announcement(scan, noun.forms[0])
         return end
 

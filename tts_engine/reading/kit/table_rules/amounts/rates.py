@@ -11,7 +11,9 @@ from .number_patterns import NumberPatterns
 
 _MIN_UNIT_LETTERS = 3  # of a unit after "64/"; a shorter one may be part of a code
 _DIGIT_BEHIND = re.compile(r"\d")
-_COUNTED_NOUN_BEHIND = re.compile(r"\d(?: [^\W\d_]{2,20}|[\uac00-\ud7a3]{1,4}| ?%)?\Z")
+_COUNTED_NOUN_BEHIND = re.compile(
+    r"\d(?: [^\W\d_]{2,20}|[\uac00-\ud7a3]{1,4}| ?[%€$£₽])?(?: [^\W\d_]{2,8})?\Z"
+)
 
 
 class TableRates:
@@ -53,8 +55,9 @@ class TableRates:
         if match is None:
             return at
         known = match["known"] or (match["word"] or "").lower()
-        if known in table.per:
-            words = table.per.get(f"{counted}{known}") or table.per[known]
+        entry = table.per.get(f"{counted}{known}") or table.per.get(known)
+        if entry:
+            words = entry
         elif match["number"]:
             words = f"{table.fraction_word} {self._numbers.number(int(match['number']))}"
         elif match["of"]:
