@@ -69,6 +69,9 @@ class LanguageTable:
     compass: Mapping[str, str] = field(default_factory=dict)  # names of the directions "N", "NO"
     compass_cues: frozenset[str] = frozenset()  # words before such letters, some words before: "vent de NO"
     short_words: frozenset[str] = frozenset()  # of two letters, which are not spelled in capitals
+    # Between the two forms of "camarero/a" and "assistant(e)"; with the endings of the second
+    either_word: str = ""
+    either_endings: frozenset[str] = frozenset()
     names_capitals: bool = False  # a capital on its own, as in "classe B", is read by its name
     spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
     number_sign: str = ""  # the "#" of "#12", if it is said
@@ -318,6 +321,7 @@ _WORD_SETS = (
     "code_words",
     "numbering_words",
     "minute_cues",
+    "either_endings",
     "mid_sentence_words",
     "spelled_words",
     "compass_cues",

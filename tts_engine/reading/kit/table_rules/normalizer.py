@@ -23,6 +23,7 @@ from .compounds import TableCompounds
 from .dates import TableDates
 from .language_table import LanguageTable, language_table
 from .numbers import TableNumberWords
+from .paired_forms import TablePairedForms
 from .speller import TableSpeller
 
 _INVERTED_MARKS = "¿¡"
@@ -79,6 +80,7 @@ class TableNormalizer:
             lines=compile_rules(*LINE_START_ROWS, (self._list_number, self._speller.read_list_number)),
             letters=compile_rules(
                 *addresses,
+                *TablePairedForms(self._table).rows(),
                 *self._amounts.money_letter_rows(),
                 *self._amounts.letter_rows(),
                 *self._dates.letter_rows(),

@@ -79,7 +79,7 @@ class TableOrdinals:
         return self._speller.emit_number(scan, words, *match.span())
 
     def _names_ordinal(self, noun: str) -> bool:
-        """Whether a noun is known to have ordinals before it: "Stufe", and where nouns are joined "Mahnstufe"."""
+        """Whether ordinals stand before a noun: "Stufe", and where nouns are joined "Mahnstufe"."""
         nouns = self._table.ordinal_nouns
         return noun in nouns or (self._context.nouns_are_capitalized and noun.endswith(self._joined_nouns))
 

@@ -89,6 +89,7 @@ class ChineseDates(HanDates):
         seasons, nouns = any_of(self.table.season_words), any_of(self.table.year_nouns)
         return (
             (r"([1-9]\d?)/([1-9]\d?)(?=[层層楼樓])", self._read_floor),
+            (r"[1-9]{2}(?=折)", self.speller.read_digits),
             *super().number_rows(),
             (rf"((?:19|20)\d\d)[/~–—-]((?:19|20)?\d\d)(?={seasons})", self._read_years),
             (rf"((?:19|20)\d\d)(?={nouns})", self._read_years),
