@@ -24,6 +24,7 @@ _LETTERS_THAT_ARE_WORDS = "AEIOUY"
 # Country, check digits, groups of four letters and digits. Source: ISO 13616.
 _BANK_ACCOUNT = r"[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?|[A-Z]{2}\d{2}[A-Z0-9]{4}\d{7,23}"
 _PHONE_NUMBER = (
+    r"97[89]-\d{1,5}-\d{1,7}-\d{1,6}-\d",  # a book
     r"0\d{3} \d{3} \d \d{3}",
     r"(?:1[ .-])?\d{3}[ .-]\d{3}-\d{4}",
     r"\d{3}[ .]\d{3}[ .]\d{4}",

@@ -72,9 +72,11 @@ class LanguageTable:
     # Between the two forms of "camarero/a" and "assistant(e)"; with the endings of the second
     either_word: str = ""
     either_endings: frozenset[str] = frozenset()
+    letter_words: frozenset[str] = frozenset()  # before a small letter that is read by its name: "lett. b)"
     names_capitals: bool = False  # a capital on its own, as in "classe B", is read by its name
     spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
     number_sign: str = ""  # the "#" of "#12", if it is said
+    numbered_nouns: frozenset[str] = frozenset()  # whose number counts no noun after it: "Absatz 1 Satz 2"
     section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
     # Units that are verbs too, "il treno 12 ha lasciato", unless one of these follows: "12 ha di bosco"
     verb_units: frozenset[str] = frozenset()
@@ -135,6 +137,8 @@ class LanguageTable:
     score_phrases: str = ""  # pattern of what is before a score with the joint: "venceu por 4x1"
     ratio_words: Mapping[str, str] = field(default_factory=dict)  # the same by the word before them
     signed_nouns: Mapping[str, str] = field(default_factory=dict)  # "-ans" is the "-" of "-26 ans"
+    page: CountedNoun | None = None  # what "412 S." counts
+    page_mark: str = ""  # the "S."
     times: CountedNoun | None = None  # the x of "3x"
     slash_cues: frozenset[str] = frozenset()  # words before "5/6" as two numbers
     size_word: str = ""  # the x of "10 x 15 cm", if it differs from "×"
@@ -322,6 +326,8 @@ _WORD_SETS = (
     "numbering_words",
     "minute_cues",
     "either_endings",
+    "letter_words",
+    "numbered_nouns",
     "mid_sentence_words",
     "spelled_words",
     "compass_cues",
@@ -358,7 +364,7 @@ _WORD_SETS = (
     "weekday_followers",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
-_NOUNS = ("percent", "hour", "times")
+_NOUNS = ("percent", "hour", "times", "page")
 _NOUN_TABLES = ("units", "magnitudes")
 _NAMED_TABLES = (
     "cases",

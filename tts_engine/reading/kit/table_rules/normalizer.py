@@ -31,7 +31,7 @@ _INVERTED_MARKS = "¿¡"
 _STOP_OR_DIGIT_AHEAD = r"(?=[^\s\d.]{1,30}(?: [^\s\d.]{1,4})?(?:\.|\s?\d))"
 _DEGREES_AHEAD = re.compile(r"(?: de| di)?:? ?[-−+]?\d{1,2}(?:[.,]\d)? ?[°º]")
 _CODE_BEHIND = re.compile(r"\d-?\w{0,8}\Z")  # of "40-17-B#"
-_ADDED_BEHIND = re.compile(r"\.\+\d{1,2} \Z")
+_LETTERS_AND_DIGITS = re.compile(r"[^\W_]{1,12}")
 _SCORE_BEHIND = re.compile(r"\d{1,3} ?[:–-] ?\d{1,3} \(?\Z")
 _WORDS = re.compile(r"[^\W\d_]+")
 _SILENT_MARKS = ".-_/#*"  # named in addresses, and as keys of a telephone, only
@@ -154,7 +154,6 @@ class TableNormalizer:
             rows.append(
                 (rf"{_STOP_OR_DIGIT_AHEAD}(?:({words})\.|({longer})(?=\s?\d))", self._read_abbreviation)
             )
-            rows.append((r"([Mm]in)(?:(?<=\d\. [Mm]in)|(?<=\+\d [Mm]in))(?![\w.])", self._read_abbreviation))
         return tuple(rows)
 
     def own_symbol_rows(self) -> tuple[RuleRow, ...]:
@@ -163,7 +162,10 @@ class TableNormalizer:
 
     def _read_word(self, scan: ScanState, match: re.Match[str]) -> int:
         word = unicodedata.normalize("NFC", match.group())
-        scan.emit(word, match.start(), match.end())
+        if not word[1:] and scan.context.previous_word in self._table.letter_words:  # "lett. b)"
+            scan.emit(self._speller.letter_name(scan, word), match.start(), match.end())
+        else:
+            scan.emit(word, match.start(), match.end())
         self._codes.note_word(scan, word)
         return match.end()
 
@@ -249,7 +251,7 @@ class TableNormalizer:
         start = match.start()
         if start and scan.view[start - 1].isalnum():
             return None
-        written = match[match.lastindex or 0]
+        written = match.group(1) or match.group(2)
         noun = self._table.units.get("min") if written in ("min", "Min") else None
         is_counted = noun and scan.context.after_number and scan.view[start - 1 : start] == " "
         is_numbered = written in self._table.numbered_abbreviations and not is_counted
@@ -257,8 +259,7 @@ class TableNormalizer:
             return None
         spoken = self._inflected(scan, self._table.abbreviations[written], start)
         if noun and is_counted:  # "1 u 40 min."
-            is_many = scan.view[start - 2].isdigit()  # not "w 90. min." and "w 90.+3 min"
-            is_many = is_many and not _ADDED_BEHIND.search(scan.view, max(0, start - 5), start)
+            is_many = scan.view[start - 2].isdigit()  # "w 90. min."
             spoken = noun.forms[-1] if is_many else self._inflected(scan, noun.forms[0], start)
         if _DEGREES_AHEAD.match(scan.view, match.end()):
             spoken = self._table.degree_readings.get(spoken, spoken)
@@ -272,6 +273,9 @@ class TableNormalizer:
         """Read the "ch." of "ch. 204"."""
         if match.start() and scan.view[match.start() - 1].isalnum():
             return None
+        token = _LETTERS_AND_DIGITS.match(scan.view, match.start())
+        if token and token.group() in self._table.bare_abbreviations:
+            return None  # "h24"
         spoken = self._table.numbered_readings[match.group(1)]
         spoken = self._table.inflected(spoken, scan.context.previous_word)
         scan.emit(spoken, *match.span())

@@ -8,6 +8,7 @@ from .number_context import TableNumberContext
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
+_MINUTE = re.compile(r" [Mm]in(?![\w.])")
 _MIN_JOINED_NOUN = 4  # letters of the last part of a compound
 _MAX_LONE_ORDINAL = 31  # of "1°" without a noun; a larger number counts degrees
 
@@ -75,8 +76,7 @@ class TableOrdinals:
         rules = self._rules_of_stop(scan, match)
         if rules is None:
             return None
-        words = self._numbers.spell_out(int(match["number"]), rules)
-        return self._speller.emit_number(scan, words, *match.span())
+        return self._emit_ordinal(scan, match, self._numbers.spell_out(int(match["number"]), rules))
 
     def _names_ordinal(self, noun: str) -> bool:
         """Whether ordinals stand before a noun: "Stufe", and where nouns are joined "Mahnstufe"."""
@@ -89,8 +89,19 @@ class TableOrdinals:
         if rules is None:
             return None
         minute, added = (self._numbers.spell_out(int(match[part]), rules) for part in ("number", "added"))
-        plus = self._table.marks["+"]
-        return self._speller.emit_number(scan, f"{minute} {plus} {added}", *match.span())
+        return self._emit_ordinal(scan, match, f"{minute} {self._table.marks['+']} {added}")
+
+    def _emit_ordinal(self, scan: ScanState, match: re.Match[str], words: str) -> int:
+        """Emit an ordinal, with the "min" that is written after it without a stop."""
+        previous = scan.context.previous_word
+        end = self._speller.emit_number(scan, words, *match.span())
+        minute = _MINUTE.match(scan.view, end)
+        if minute is None or "min" not in self._table.units:
+            return end
+        noun = self._table.inflected(self._table.units["min"].forms[0], previous)
+        scan.emit(noun, end + 1, minute.end())
+        scan.context.note_word(noun)
+        return minute.end()
 
     def _rules_of_stop(self, scan: ScanState, match: re.Match[str]) -> str | None:
         """Return the rule set of an ordinal with a stop, or None for another number."""

@@ -61,7 +61,7 @@ class TableWeekdays:
                 self._read_lettered_weekdays,
             ),
             (
-                rf"{other}({days_of_letters})(?:(?={hours})|\.(?=,| [{SMALL_LETTERS}\d])"
+                rf"{other}({days_of_letters})(?:(?={hours})|\.(?=,| (?!\d+,\d)[{SMALL_LETTERS}\d])"
                 rf"|\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|[:.]\d\d(?![\d.])| ?[-–] ?\d{{1,2}}(?![\d./]))"
                 rf"|{joint}(?!\1)(?:{days_of_letters})(?!\w)))",
                 self._read_weekday,

@@ -118,7 +118,7 @@ class KoreanAmounts(TableAmounts):
 
     def sign_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of amounts that begin with a sign."""
-        ends = rf"(?: ~ |(?<=[\d.)%{_RANGE_ENDS}])~)(?=[^\W\d_]{{0,3}} ?[₩$€]?\d)"
+        ends = rf"(?: ~ |(?<=[\da-zA-Z.)%{_RANGE_ENDS}])~)(?=[^\W\d_]{{0,3}} ?[₩$€]?\d)"
         return (*super().sign_rows(), (ends, self._read_range_sign))
 
     def house_joint(self, scan: ScanState, start: int, stop: int) -> str:

@@ -12,6 +12,8 @@ from ...kit.table_rules.speller import TableSpeller
 from ...kit.table_rules.times import TableTimes
 from ...kit.tokenizer import RuleRow, ScanState
 
+_WORDS_BEFORE_DATES = frozenset("van de het na in t/m tot".split())
+
 
 class DutchNumbers(TableNumberWords):
     """Number words of Dutch."""
@@ -60,6 +62,15 @@ class DutchDates(TableDates):
 
     times_type = DutchTimes
     day_month_mark = "[-/]"
+
+    def own_rows(self) -> list[RuleRow]:
+        """Return the rule of "van 21-11", which falls and is no range."""
+        date = r"(?P<day>1[3-9]|2\d|3[01])-(?P<month>0?[1-9]|1[0-2])(?![\w/-])"
+        return [(date, self._read_falling)]
+
+    def _read_falling(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        is_date = scan.context.previous_word in _WORDS_BEFORE_DATES
+        return self._read_day_and_month(scan, match) if is_date else None
 
 
 class DutchRules(TableNormalizer):

@@ -26,6 +26,13 @@ _SUFFIXES_BY_ENDING = {
     "-е": dict.fromkeys(("ы", "и", "числа", "места", "занятия", "гг"), "plural"),
 }
 
+# Of "ср.", by the beginning of the noun after it
+_AVERAGES = {
+    **dict.fromkeys(("балл", "чек", "возраст", "расход", "срок", "размер", "вес", "рост"), "средний"),
+    **dict.fromkeys(("темп", "цена", "зарплата", "стоимость", "скорость", "оценка", "длина"), "средняя"),
+    **dict.fromkeys(("время", "значение", "количество", "число"), "среднее"),
+}
+
 
 class RussianNumbers(TableNumberWords):
     """Number words of Russian."""
@@ -92,8 +99,16 @@ class RussianDates(TableDates):
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of abbreviated days and months, after that of "Ср. ст. 121", which is no day."""
         compared = any_of("ст с п пп ч гл разд табл рис прим".split())
+        average = rf"[Сс]р\.(?= (?P<noun>{any_of(_AVERAGES)}))"
         row = rf"[Сс]р\.(?= (?:(?:{compared})\. ?[\d«\"']|также(?!\w)))"
-        return ((row, self._read_comparison), *super().letter_rows())
+        rows = (row, self._read_comparison), (average, self._read_average)
+        return (*rows, *super().letter_rows())
+
+    def _read_average(self, scan: ScanState, match: re.Match[str]) -> int:
+        words = _AVERAGES[match["noun"]]
+        scan.emit(words, *match.span())
+        scan.context.note_word(words)
+        return match.end()
 
     def _read_comparison(self, scan: ScanState, match: re.Match[str]) -> int:
         scan.emit("сравни", *match.span())

@@ -21,7 +21,7 @@ _FRACTION_BEHIND = re.compile(r"(?<![\d/])\d{1,2}/\d{1,2}\Z")
 # After "24.12" as a date
 _DATE_ENDS = (
     r" (?:tarih|bakiye|itibar|günü)| (?:Pzt|Sal|Çar|Per|Cum|Cmt|Paz)\b"
-    r"|(?<=2[5-9]\.\d\d)'|(?<=3[01]\.\d\d)'"
+    r"|(?<=2[4-9]\.\d\d)'|(?<=3[01]\.\d\d)'"
 )
 
 
@@ -62,7 +62,7 @@ class TurkishDates(TableDates):
         """Return the rules of "24.12 tarihinde" and of "son ödeme 15.12."."""
         date = r"(?P<day>\d{1,2})[./](?P<month>0[1-9]|1[0-2])"
         return [
-            (rf"{date}(?={_DATE_ENDS})", self._read_day_and_month),
+            (rf"{date}(?:\.(?=')|(?={_DATE_ENDS}))", self._read_day_and_month),
             (rf"{date}(?![\w/-]|[.,]\d)", self._read_announced_day),
         ]
 

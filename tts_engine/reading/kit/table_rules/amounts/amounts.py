@@ -111,6 +111,7 @@ class TableAmounts:
         low = rf"(?P<low>{patterns.integer})(?:{patterns.decimal_mark}(?P<low_fraction>\d+))?"
         return (
             *self._durations.rows(),
+            (rf"(?P<whole>\d{{3,4}}) ?{re.escape(table.page_mark)}(?! ?\d)", self._read_pages),
             *self._fractions.digit_rows(),
             (
                 rf"{decimal}\s?%(?!\d){'(?![pP](?![A-Za-z]))' if '%p' in table.units else ''}",
@@ -281,6 +282,14 @@ class TableAmounts:
         end = self._speller.finish_number(scan, self._rates.read_per(scan, match.end(), "/"))
         self._codes.note_announcement(scan, noun.forms[0])
         return end
+
+    def _read_pages(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "412 S." of a book."""
+        page = self._table.page
+        if page is None:
+            return None
+        words = self._numbers.counted(match["whole"], None, page, self._context.case(scan, match))
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _read_unit_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "2~3명" with its unit twice, and "90-110 km/sa", whose unit is around the numbers."""

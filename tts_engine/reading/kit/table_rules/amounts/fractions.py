@@ -226,7 +226,8 @@ class TableFractions:
         """Read the blood pressure "120/80 mmHg", and the "14,2/16 GB" of a memory."""
         table, unit = self._table, match["unit"]
         is_plain = table.particles or scan.context.previous_word in table.slash_cues
-        joint = "" if is_plain else table.slash_nouns.get(unit.lower()) or self._slash_word(scan, match)
+        joint = table.slash_nouns.get(unit.lower().rstrip(".")) or self._slash_word(scan, match)
+        joint = "" if is_plain else joint
         over = self._numbers.amount(match["over"], match["part"])
         case = table.case_after(joint)
         under = self._numbers.counted(match["under"], match["under_part"], table.units[unit], case)
@@ -242,6 +243,7 @@ class TableFractions:
         """Whether a counted noun or a unit follows two numbers that are near each other."""
         noun, low, high = scan.next_word(match.end()), int(match["over"]), int(match["under"])
         is_counted = noun in self._unit_plurals or (len(noun) > 1 and noun in self._table.units)
+        is_counted = is_counted and not self._table.slash_word("", noun)
         return is_counted and not match["part"] and low < high <= 2 * low
 
     def _read_slash_range(self, scan: ScanState, match: re.Match[str]) -> int:

@@ -30,5 +30,7 @@ class NumberPatterns:
         self.end = table.end
         self.unit_end = self.end if suffix_mark else rf"{self.end}(?!'\w)"  # "2025 s'élève"
         self.signs = any_of(sign for sign in table.money if not sign[-1].isalpha()) or r"(?!)"
-        self.magnitudes = any_of(table.magnitudes) or r"(?!)"
+        self.magnitudes = any_of({*table.magnitudes} - {"k"}) or r"(?!)"
+        if "k" in table.magnitudes:
+            self.magnitudes += r"|(?<=\d)k(?!\.\w)"  # "48k", not "415 k.c."
         self.units = any_of(table.units)
