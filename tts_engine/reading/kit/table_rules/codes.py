@@ -52,6 +52,7 @@ class TableCodes:
         # Particles follow a code without a blank, so that letters of another script end it.
         self._letter = "[A-Za-z]" if table.particle_letters else r"[^\W\d_]"
         self._end = table.end
+        self._code_endings = tuple(table.code_endings)
         # The "salle B" of "salle B 2.14"
         self._section_behind = re.compile(rf"(?<!\w)(?i:{any_of(table.section_words) or '(?!)'}) [A-Z] \Z")
         cues = any_of(table.compass_cues) or "(?!)"
@@ -166,7 +167,11 @@ class TableCodes:
     def note_announcement(self, scan: ScanState, word: str) -> None:
         """Note that a code follows if ``word``, which may end in a particle, announces one."""
         words, particles = self._table.code_words, self._table.particle_letters
-        if word in words or (word[-1:] in particles and word[:-1] in words):
+        if (
+            word in words
+            or word.endswith(self._code_endings)
+            or (word[-1:] in particles and word[:-1] in words)
+        ):
             scan.context.code_words_left = CODE_WINDOW
 
     def _read_announced_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:

@@ -52,6 +52,7 @@ class LanguageTable:
     marks: Mapping[str, str]  # names of signs
     code_words: frozenset[str]  # lower case; a number after one of these is read digit by digit
     point_word: str = ""  # the stop of "1.6", where a comma is the decimal mark; "" reads it as the comma
+    code_endings: frozenset[str] = frozenset()  # of compounds that announce one too: "Abholcode"
     numbering_words: frozenset[str] = frozenset()  # as written before three digits that are one number: "nr"
     code_phrases: str = ""  # before the digits of a code: "ends with|ending with"
     letters: Mapping[str, str] = field(default_factory=dict)  # their names, by letters in lower case
@@ -327,6 +328,7 @@ _WORD_SETS = (
     "minute_cues",
     "either_endings",
     "letter_words",
+    "code_endings",
     "numbered_nouns",
     "mid_sentence_words",
     "spelled_words",

@@ -204,7 +204,7 @@ class TableAmounts:
             words = self._numbers.spell_out(int(match["whole"]), rules)
         scan.emit(words, match.start(), match.start("dash"))
         second = self._integer_ahead.match(scan.view, match.end())
-        falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
+        falls = second and self._numbers.value(second.group()) <= self._numbers.value(match["whole"])
         falls = falls and not self._hour_ahead.match(scan.view, match.end())  # "23-5 Uhr"
         falls = falls or scan.context.previous_word in self.address_number_words
         falls = falls or _SET.match(scan.view, match.start()) is not None
