@@ -167,11 +167,8 @@ class TableCodes:
     def note_announcement(self, scan: ScanState, word: str) -> None:
         """Note that a code follows if ``word``, which may end in a particle, announces one."""
         words, particles = self._table.code_words, self._table.particle_letters
-        if (
-            word in words
-            or word.endswith(self._code_endings)
-            or (word[-1:] in particles and word[:-1] in words)
-        ):
+        has_ending = self._code_endings and word.endswith(self._code_endings)
+        if word in words or has_ending or (word[-1:] in particles and word[:-1] in words):
             scan.context.code_words_left = CODE_WINDOW
 
     def _read_announced_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:

@@ -285,9 +285,11 @@ class TableAmounts:
 
     def _read_pages(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "412 S." of a book."""
-        page = self._table.page
-        if page is None:
-            return None
+        page, mark = self._table.page, self._table.page_mark
+        at = match.end() - len(mark)
+        others = (each for each in self._table.bare_abbreviations if each.startswith(f"{mark} "))
+        if page is None or any(scan.view.startswith(other, at) for other in others):
+            return None  # "6698 s. Kanun"
         words = self._numbers.counted(match["whole"], None, page, self._context.case(scan, match))
         return self._speller.emit_number(scan, words, *match.span())
 
