@@ -147,6 +147,8 @@ class TableCodes:
         """Whether a number is a code: it begins with zero, was announced, or is long and not round."""
         has_leading_zero = len(digits) > 1 and digits[0] == "0"
         announced = scan.context.code_words_left > 0 and len(digits) > 2
+        if announced and scan.context.previous_word in self._table.date_cues:
+            announced = not _YEAR.fullmatch(digits)  # "CNH desde 2011"
         if len(digits) == 3 and announced and not has_leading_zero:
             announced = not self._is_numbered(scan)
         return has_leading_zero or announced or (len(digits) > 4 and not digits.endswith("000"))
