@@ -81,7 +81,7 @@ def rows(table: str) -> pytest.MarkDecorator:
     2026-03-05 -> fünfter März zweitausendsechsundzwanzig.
     am 24.12. oder 31.12.2025 -> am vierundzwanzigsten Dezember oder einunddreißigster Dezember\
  zweitausendfünfundzwanzig.
-    in der 2. Klasse der 1. Etage -> in der zweiten Klasse der erste Etage.
+    in der 2. Klasse der 1. Etage -> in der zweiten Klasse der ersten Etage.
     in der Goethestr. 5. Das ist Max. -> in der Goethestraße fünf. Das ist Max.
     ½ Liter, 100 m² -> einhalb Liter,|einhundert Quadratmeter.
     +49 30 1234567 -> plus vier neun, drei null, eins zwei drei vier fünf sechs sieben.

@@ -12,7 +12,7 @@ _COUNTER = "[年月日号號时時点點分秒元円個个]"
 _FIRST = rf"[$€£¥]?{NUMBER}(?::{NUMBER}){{0,3}}(?:%|‰|°[CF]?)?"
 # "5月1日", "3点20分", "3点20", "14:30"
 _EXPRESSION = (
-    rf"{_FIRST}{_COUNTER}(?:{NUMBER}{_COUNTER}){{1,5}}"
+    rf"\d{{1,2}}:[0-5]\d(?=[年月日])|{_FIRST}{_COUNTER}(?:{NUMBER}{_COUNTER}){{1,5}}"
     rf"|\d{{1,2}}[时時点點]\d\d(?![\d:.,])|{_FIRST}{_COUNTER}?"
 )
 _LARGE = "[万亿萬億兆千]"

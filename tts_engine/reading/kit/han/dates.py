@@ -19,6 +19,8 @@ _DATE_RANGE_BEFORE = re.compile(r"\d/\d{1,2}(?:[(（].{1,3}[)）])? ?[~–—-] 
 _ENDS_OF_WEEKDAYS = tuple("一二三四五六日天曜")
 _HALF_TIME_AHEAD = re.compile(r"[(（]\d{1,2}[:-]\d{1,2}[)）]")
 _HALF_TIME_BEHIND = re.compile(r"\d[:-]\d{1,2}[(（]\Z")
+_SET = re.compile("6-[0-4]|7-[56]")  # of tennis
+_TIE_BREAK = re.compile(r"[67]-[67][(（]\d{1,2}[)）]")
 _MONTH_AND_DAY = r"(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])"
 _PADDED_MONTH_AND_DAY = r"(?:0[1-9]-(?:0[1-9]|[12]\d|3[01])|1[0-2]-0[1-9])"
 
@@ -39,11 +41,13 @@ class HanDates(ABC):
     def number_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules that are tried at a digit."""
         return (
+            (r"((?:19|20)\d\d)(-)(\d\d)-(\d\d)T(?=\d\d:\d\d)", self._read_date),
+            (r"(\d\d:[0-5]\d(?::[0-5]\d)?)(?:\.\d{1,9})?Z(?![A-Za-z])", self._read_universal_time),
             (r"((?:1[5-9]|2[01])\d\d)([-/.])(\d{1,2})\2(\d{1,2})(?![\d-])", self._read_date),
             (r"(\d{1,2})/(\d{1,2})/((?:19|20)\d\d)(?!\d)", self._read_date_with_year_last),
             (r"((?:19|20)\d\d)[/-](0[1-9]|1[0-2]|[1-9])(?![\d/.-])", self._read_year_and_month),
             (
-                rf"({_MONTH_AND_DAY})(?= \d{{1,2}}:\d\d|[(（](?!\d{{1,2}}[:-]))(?![\d-])",
+                rf"({_MONTH_AND_DAY})(?= \d{{1,2}}:\d\d|[(（](?!\d{{1,2}}[:)）-]))(?![\d-])",
                 self._read_month_and_day,
             ),
             (rf"({_PADDED_MONTH_AND_DAY})(?![\d-])", self._read_month_and_day),
@@ -73,6 +77,12 @@ class HanDates(ABC):
         """Read "2026-05-03" or "2026/5/3"."""
         year, month, day = match.group(1), int(match.group(3)), int(match.group(4))
         return self._emit_date(scan, match, f"{year}年", month, day)
+
+    def _read_universal_time(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "08:14:09Z" of a log."""
+        scan.emit(self.numbers.words(match.group(1)), *match.span(1))
+        scan.emit("UTC", match.end(1), match.end())
+        return self.speller.finish_number(scan, match.end())
 
     def _read_date_with_year_last(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "11/26/2026"."""
@@ -146,7 +156,9 @@ class HanDates(ABC):
         end = half_time.end() if half_time else match.end()
         is_half_time = _HALF_TIME_BEHIND.search(before) is not None
         if not (
-            before.endswith(self.table.score_words_before)
+            _SET.fullmatch(match.group())
+            or _TIE_BREAK.match(scan.view, match.start())
+            or before.endswith(self.table.score_words_before)
             or self._score_follows.match(scan.view, end + is_half_time)
         ):
             return None

@@ -22,7 +22,8 @@ _TOKEN = re.compile(
     rf"|(?P<tag></?[A-Za-z][^<>\n]{{0,60}}>)"
     rf"|(?P<arrow><?-{{1,2}}>|<-(?![\d ])|===|!==|<=>|=>|[+*/-]=|\+\+|--|\|\||&&|<<|>>)"
     r"|(?P<hexadecimal>0[xX][0-9A-Fa-f]+(?!\w))"
-    rf"|(?P<science>\d+(?:\.\d+)?[eE][-+]?\d{{1,3}}(?!\w|\.\d))"
+    # "90e+3" is a minute of play.
+    rf"|(?P<science>(?!(?:45|90|105|120)e\+)\d+(?:\.\d+)?[eE][-+]?\d{{1,3}}(?!\w|\.\d))"
     rf"|(?P<quantity>(?:{_NUMBER}){_UNIT}(?![\w^/]))"
     rf"|(?P<number>(?:{_NUMBER})(?![.,:]\d))"
     rf"|(?P<command>\\(?:[A-Za-z]+|[^\w\s]|[ ]))"

@@ -24,6 +24,7 @@ _LETTERS_THAT_ARE_WORDS = "AEIOUY"
 # Country, check digits, groups of four letters and digits. Source: ISO 13616.
 _BANK_ACCOUNT = r"[A-Z]{2}\d{2}(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?|[A-Z]{2}\d{2}[A-Z0-9]{4}\d{7,23}"
 _PHONE_NUMBER = (
+    r"97[89]-\d{1,5}-\d{1,7}-\d{1,6}-\d",  # a book
     r"0\d{3} \d{3} \d \d{3}",
     r"(?:1[ .-])?\d{3}[ .-]\d{3}-\d{4}",
     r"\d{3}[ .]\d{3}[ .]\d{4}",
@@ -51,6 +52,7 @@ class TableCodes:
         # Particles follow a code without a blank, so that letters of another script end it.
         self._letter = "[A-Za-z]" if table.particle_letters else r"[^\W\d_]"
         self._end = table.end
+        self._code_endings = tuple(table.code_endings)
         # The "salle B" of "salle B 2.14"
         self._section_behind = re.compile(rf"(?<!\w)(?i:{any_of(table.section_words) or '(?!)'}) [A-Z] \Z")
         cues = any_of(table.compass_cues) or "(?!)"
@@ -70,7 +72,8 @@ class TableCodes:
         part = rf"{upper}{{1,12}}"
         slashed = rf"(?=[^\s]{{0,30}}/)(?=[^\s\d]{{1,14}}\d){part}(?:[-/]{part}){{1,5}}(?![\w/])"
         phrases = self._table.code_phrases or "(?!)"
-        compass = f"(?:{any_of(self._table.compass) or '(?!)'})"
+        hyphenated = ("-".join(point) for point in self._table.compass if len(point) > 1)
+        compass = f"(?:{any_of((*self._table.compass, *hyphenated)) or '(?!)'})"
         if compass.isascii():  # tried at capitals only
             compass = f"(?=[A-Z]){compass}"
         return (
@@ -132,15 +135,20 @@ class TableCodes:
             (MASKED_DIGITS, read),
         )
 
-    def mixed_row(self) -> RuleRow:
-        """Return the rule of codes that begin with a digit: "12b", "5G", "34ABC12"."""
+    def mixed_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of codes that begin with a digit: "9a-c", "12b", "5G", "34ABC12"."""
         tail = rf"{self._letter}(?:{self._letter}|\d){{0,40}}|-[A-Z](?![a-z])"
-        return rf"\d{{1,20}}(?:{tail})(?:-[A-Z0-9]{{1,20}}){{0,6}}{self._end}", self._read_mixed
+        return (
+            (rf"(?P<number>\d{{1,4}})(?P<low>[a-z])[-–](?P<high>[a-z])(?!-){self._end}", self._read_lettered),
+            (rf"\d{{1,20}}(?:{tail})(?:-[A-Z0-9]{{1,20}}){{0,6}}{self._end}", self._read_mixed),
+        )
 
     def is_code(self, scan: ScanState, digits: str) -> bool:
         """Whether a number is a code: it begins with zero, was announced, or is long and not round."""
         has_leading_zero = len(digits) > 1 and digits[0] == "0"
         announced = scan.context.code_words_left > 0 and len(digits) > 2
+        if announced and scan.context.previous_word in self._table.date_cues:
+            announced = not _YEAR.fullmatch(digits)  # "CNH desde 2011"
         if len(digits) == 3 and announced and not has_leading_zero:
             announced = not self._is_numbered(scan)
         return has_leading_zero or announced or (len(digits) > 4 and not digits.endswith("000"))
@@ -161,7 +169,8 @@ class TableCodes:
     def note_announcement(self, scan: ScanState, word: str) -> None:
         """Note that a code follows if ``word``, which may end in a particle, announces one."""
         words, particles = self._table.code_words, self._table.particle_letters
-        if word in words or (word[-1:] in particles and word[:-1] in words):
+        has_ending = self._code_endings and word.endswith(self._code_endings)
+        if word in words or has_ending or (word[-1:] in particles and word[:-1] in words):
             scan.context.code_words_left = CODE_WINDOW
 
     def _read_announced_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -172,7 +181,11 @@ class TableCodes:
         is_lettered = self._section_behind.search(scan.view, max(0, match.start() - 24), match.start())
         if scan.context.previous_word not in self._table.section_words and not is_lettered:
             return None
-        return self._speller.read_version(scan, match)
+        parts = match.group().split(".")
+        if any(part[0] == "0" and len(part) > 1 for part in parts):
+            return self._speller.read_version(scan, match)
+        words = f" {self._speller.point} ".join(self._numbers.number(int(part)) for part in parts)
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _read_lettered_version(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "v2.4"."""
@@ -189,7 +202,7 @@ class TableCodes:
         is_range = not has_slash and _YEARS.fullmatch(match.group())
         if is_range or not (is_announced or (has_slash and len(runs) > 2)):
             return None
-        if has_slash and self._table.slash_word("", scan.next_word(match.end())):
+        if has_slash and self._table.slash_word(scan.context.previous_word, scan.next_word(match.end())):
             return None  # "TA 120/80 mmHg"
         for run in runs:
             start, stop, digits = match.start() + run.start(), match.start() + run.end(), run.group()
@@ -255,6 +268,17 @@ class TableCodes:
         scan.context.after_number = scan.context.line_start = False
         return self._speller.join_suffix(scan, match.end())
 
+    def _read_lettered(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "9a-c"."""
+        if match["low"] >= match["high"]:
+            return None
+        scan.emit(self._numbers.number(int(match["number"])), *match.span("number"))
+        self._speller.spell(scan, *match.span("low"))
+        scan.emit(self._table.range_word, match.end("low"), match.start("high"))
+        self._speller.spell(scan, *match.span("high"))
+        scan.context.after_number = scan.context.line_start = False
+        return match.end()
+
     def _read_slashed(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "AB/1204/25" with its slashes."""
         if any(part.isdigit() and len(part) > 8 for part in re.split("[-/]", match.group())):
@@ -274,7 +298,7 @@ class TableCodes:
         """Read the "NO" of "vent de NO" and of "15 km NO von Wien"."""
         if not self._compass_behind.search(scan.view, max(0, match.start() - 30), match.start()):
             return None
-        word = self.direction(scan, match.group())
+        word = self.direction(scan, match.group().replace("-", ""))
         scan.emit(word, *match.span())
         self.note_word(scan, word)
         return self._speller.join_suffix(scan, match.end())

@@ -100,6 +100,10 @@ class TableDates:
         months = any_of(self._months) or r"(?!)"
         rows: list[RuleRow] = [
             (
+                r"(?P<year>(?:19|20)\d\d)-(?P<month>0\d|1[0-2])-(?P<day>[0-3]\d)T(?=\d\d:\d\d)",
+                self._read_date,
+            ),
+            (
                 rf"(?P<year>(?:1[5-9]|2[01])\d\d)([-./]|\. )(?P<month>\d{{1,2}})\2(?P<day>\d{{1,2}}){end}"
                 r"(?![-./]\d)(?:\.(?= ?\())?",
                 self._read_date,
@@ -137,7 +141,7 @@ class TableDates:
         if table.hour_words:
             rows += self._times.hour_rows()
         rows += self.own_rows()
-        rows.append(self._times.time_row())
+        rows += (self._times.seconds_row(), self._times.time_row())
         return tuple(rows)
 
     def own_rows(self) -> list[RuleRow]:
@@ -173,7 +177,7 @@ class TableDates:
             (rf"(?P<day>\d{{1,2}})\.?(?P<joint> ?[-–] ?| (?:{joints}) ){second}", self._read_day_of_range),
             (
                 r"(?P<day>\d{1,2})\.(?P<month>0[1-9]|1[0-2])(?![\w/]|[.,:]\d)"
-                rf"(?! ?(?!(?:{longer})\.)(?:{counted})(?!\w))(?:\.(?= ?[-–]|,? [{SMALL_LETTERS}\d]))?",
+                rf"(?! ?(?!(?:{longer})\.)(?:{counted})(?!\w| \d))(?:\.(?= ?[-–]|,? [{SMALL_LETTERS}\d]))?",
                 self._read_stopped_date,
             ),
         ]

@@ -51,6 +51,8 @@ class LanguageTable:
     # Words
     marks: Mapping[str, str]  # names of signs
     code_words: frozenset[str]  # lower case; a number after one of these is read digit by digit
+    point_word: str = ""  # the stop of "1.6", where a comma is the decimal mark; "" reads it as the comma
+    code_endings: frozenset[str] = frozenset()  # of compounds that announce one too: "Abholcode"
     numbering_words: frozenset[str] = frozenset()  # as written before three digits that are one number: "nr"
     code_phrases: str = ""  # before the digits of a code: "ends with|ending with"
     letters: Mapping[str, str] = field(default_factory=dict)  # their names, by letters in lower case
@@ -68,9 +70,14 @@ class LanguageTable:
     compass: Mapping[str, str] = field(default_factory=dict)  # names of the directions "N", "NO"
     compass_cues: frozenset[str] = frozenset()  # words before such letters, some words before: "vent de NO"
     short_words: frozenset[str] = frozenset()  # of two letters, which are not spelled in capitals
+    # Between the two forms of "camarero/a" and "assistant(e)"; with the endings of the second
+    either_word: str = ""
+    either_endings: frozenset[str] = frozenset()
+    letter_words: frozenset[str] = frozenset()  # before a small letter that is read by its name: "lett. b)"
     names_capitals: bool = False  # a capital on its own, as in "classe B", is read by its name
     spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
     number_sign: str = ""  # the "#" of "#12", if it is said
+    numbered_nouns: frozenset[str] = frozenset()  # whose number counts no noun after it: "Absatz 1 Satz 2"
     section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
     # Units that are verbs too, "il treno 12 ha lasciato", unless one of these follows: "12 ha di bosco"
     verb_units: frozenset[str] = frozenset()
@@ -122,13 +129,17 @@ class LanguageTable:
     )  # of "1/2", "24/7", "2nd"; "meio|meia" has the feminine, and then the neuter
     fraction_parts: Mapping[str, str] = field(default_factory=dict)  # of "2/5 de", by the lower number
     per_word: str = ""  # the "/" between a price and a unit
-    per: Mapping[str, str] = field(default_factory=dict)  # readings of "/" with a unit: "al mes"
+    per: Mapping[str, str] = field(
+        default_factory=dict
+    )  # readings of "/" with a unit: "al mes", and "ayda {}" before it
     per_nouns: frozenset[str] = frozenset()  # after the "/" of a counted noun: "3 fois/jour"
     ratio_word: str = ""  # between the numbers of "3:1"
     score_joint: str = ""  # between those of "Bahia 2 x 2 Santos"; "" reads a size
     score_phrases: str = ""  # pattern of what is before a score with the joint: "venceu por 4x1"
     ratio_words: Mapping[str, str] = field(default_factory=dict)  # the same by the word before them
     signed_nouns: Mapping[str, str] = field(default_factory=dict)  # "-ans" is the "-" of "-26 ans"
+    page: CountedNoun | None = None  # what "412 S." counts
+    page_mark: str = ""  # the "S."
     times: CountedNoun | None = None  # the x of "3x"
     slash_cues: frozenset[str] = frozenset()  # words before "5/6" as two numbers
     size_word: str = ""  # the x of "10 x 15 cm", if it differs from "×"
@@ -178,6 +189,8 @@ class LanguageTable:
     weekday_joints: frozenset[str] = frozenset()  # words between two abbreviations: "sab e dom"
     weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
     minute_zero_word: str = ""  # before minutes below 10
+    minute_cues: frozenset[str] = frozenset()  # words before the "23'" of a match, which is no duration
+    seconds_joint: str = ""  # between a time and its seconds
     whole_hours: bool = False  # "8h" is a time of day
     score_cues: frozenset[str] = frozenset()  # words before "15:13" as a score
     stop_times: bool = False  # "9.30-12.30" without a unit are times
@@ -312,6 +325,11 @@ def language_table(module_file: str) -> LanguageTable:
 _WORD_SETS = (
     "code_words",
     "numbering_words",
+    "minute_cues",
+    "either_endings",
+    "letter_words",
+    "code_endings",
+    "numbered_nouns",
     "mid_sentence_words",
     "spelled_words",
     "compass_cues",
@@ -348,7 +366,7 @@ _WORD_SETS = (
     "weekday_followers",
 )
 _NAME_LISTS = ("months", "month_abbreviations")
-_NOUNS = ("percent", "hour", "times")
+_NOUNS = ("percent", "hour", "times", "page")
 _NOUN_TABLES = ("units", "magnitudes")
 _NAMED_TABLES = (
     "cases",
@@ -410,8 +428,9 @@ def _parse_table(code: str, values: dict[str, Any]) -> LanguageTable:
     unspaced = {short.replace(". ", "."): words for short, words in abbreviations.items()}
     first = {short.capitalize(): words for short, words in abbreviations.items() if len(short) > 2}
     parsed["abbreviations"] = first | unspaced | abbreviations  # "Vgl." at a sentence's start, "z.B."
-    if "°C" in parsed["units"]:
-        parsed["units"]["° C"] = parsed["units"]["°C"]
+    for degrees in {"°C", "°F"} & parsed["units"].keys():
+        for written in ("° ", "º", "º "):
+            parsed["units"].setdefault(written + degrees[1], parsed["units"][degrees])
     parsed["money"] = {sign: _parse_currency(nouns) for sign, nouns in expand_names(values["money"]).items()}
     return LanguageTable(code=code, **parsed)
 

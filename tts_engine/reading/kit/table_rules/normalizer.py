@@ -23,6 +23,7 @@ from .compounds import TableCompounds
 from .dates import TableDates
 from .language_table import LanguageTable, language_table
 from .numbers import TableNumberWords
+from .paired_forms import TablePairedForms
 from .speller import TableSpeller
 
 _INVERTED_MARKS = "¿¡"
@@ -30,6 +31,7 @@ _INVERTED_MARKS = "¿¡"
 _STOP_OR_DIGIT_AHEAD = r"(?=[^\s\d.]{1,30}(?: [^\s\d.]{1,4})?(?:\.|\s?\d))"
 _DEGREES_AHEAD = re.compile(r"(?: de| di)?:? ?[-−+]?\d{1,2}(?:[.,]\d)? ?[°º]")
 _CODE_BEHIND = re.compile(r"\d-?\w{0,8}\Z")  # of "40-17-B#"
+_LETTERS_AND_DIGITS = re.compile(r"[^\W_]{1,12}")
 _SCORE_BEHIND = re.compile(r"\d{1,3} ?[:–-] ?\d{1,3} \(?\Z")
 _WORDS = re.compile(r"[^\W\d_]+")
 _SILENT_MARKS = ".-_/#*"  # named in addresses, and as keys of a telephone, only
@@ -65,7 +67,7 @@ class TableNormalizer:
         capitals = r"[B-DF-HJ-NP-TV-XZ]{2,5}|[A-Z]{2}|[A-Z]\d{1,4}"
         self._elided = rf"\d|(?:{stopped})\.|(?:{spelled}|{capitals}|{inner})(?!\w)"
         # Before a small letter "1." may be an ordinal.
-        self._list_number = r"(\d{1,3})[.)] +(?=\S)" + (
+        self._list_number = r"(\d{1,3})[.)] +(?=\S)(?!F[CS][ KV])" + (
             f"(?![{SMALL_LETTERS}])" if table.stop_ordinals else ""
         )
 
@@ -78,6 +80,7 @@ class TableNormalizer:
             lines=compile_rules(*LINE_START_ROWS, (self._list_number, self._speller.read_list_number)),
             letters=compile_rules(
                 *addresses,
+                *TablePairedForms(self._table).rows(),
                 *self._amounts.money_letter_rows(),
                 *self._amounts.letter_rows(),
                 *self._dates.letter_rows(),
@@ -159,7 +162,10 @@ class TableNormalizer:
 
     def _read_word(self, scan: ScanState, match: re.Match[str]) -> int:
         word = unicodedata.normalize("NFC", match.group())
-        scan.emit(word, match.start(), match.end())
+        if not word[1:] and scan.context.previous_word in self._table.letter_words:  # "lett. b)"
+            scan.emit(self._speller.letter_name(scan, word), match.start(), match.end())
+        else:
+            scan.emit(word, match.start(), match.end())
         self._codes.note_word(scan, word)
         return match.end()
 
@@ -185,22 +191,24 @@ class TableNormalizer:
         if not self._table.inflections:
             return spoken
         previous, words = scan.context.previous_word, _WORDS.findall(scan.view[max(0, at - 40) : at].lower())
+        after_phrase = self._table.inflections.get("_".join(words[-2:]), {}).get(spoken)
         if previous in self._table.case_joints:
-            previous = "".join(scan.view[:at].lower().split(maxsplit=1)[:1])
+            first = scan.view[:at].lower().split(maxsplit=2)[:2]
+            previous = "".join(first[:1])
+            after_phrase = after_phrase or self._table.inflections.get("_".join(first), {}).get(spoken)
         if previous == "0":
             previous = words[-1] if words else scan.context.word_before_number
             # "в 21:35, терм. B", but "w 90. min."
             is_apart = not words or "," in scan.view[max(0, at - 12) : at]
             if is_apart and previous in self._table.function_words:
                 previous = "0"
-        after_phrase = self._table.inflections.get("_".join(words[-2:]), {}).get(spoken)
         return after_phrase or self._table.inflected(spoken, previous)
 
     def _read_bare_abbreviation(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read an abbreviation that is written without a full stop."""
-        if match.start() and scan.view[match.start() - 1].isalnum():
-            return None
-        written = match.group(1)
+        written, before = match.group(1), scan.view[match.start() - 1 : match.start()]
+        if before.isalnum() or (before == "/" and scan.view.startswith("/", match.end())):
+            return None  # of "/etc/app"
         if written[-1] == ":" and scan.context.sentence_start:
             return None  # of an answer: "D: 12"
         spoken = self._table.bare_abbreviations[written]
@@ -257,7 +265,7 @@ class TableNormalizer:
             spoken = self._table.degree_readings.get(spoken, spoken)
         scan.emit(spoken, start, match.end())
         self._codes.note_word(scan, spoken)
-        if match.group(1) and not scan.next_visible(match.end()):
+        if match.group().endswith(".") and not scan.next_visible(match.end()):
             scan.punctuate(".")
         return self._speller.join_suffix(scan, match.end())
 
@@ -265,6 +273,9 @@ class TableNormalizer:
         """Read the "ch." of "ch. 204"."""
         if match.start() and scan.view[match.start() - 1].isalnum():
             return None
+        token = _LETTERS_AND_DIGITS.match(scan.view, match.start())
+        if token and token.group() in self._table.bare_abbreviations:
+            return None  # "h24"
         spoken = self._table.numbered_readings[match.group(1)]
         spoken = self._table.inflected(spoken, scan.context.previous_word)
         scan.emit(spoken, *match.span())

@@ -44,6 +44,8 @@ class TableNumberContext:
         ``at``: end of the number. "" is the number on its own, and None a number with a noun of its own.
         """
         table, noun = self._table, scan.next_word(at).lower()
+        if scan.context.previous_word in table.numbered_nouns:
+            return ""  # "Absatz 1 Satz 2"
         is_joined = scan.context.previous_word in table.counted_joints and noun in table.function_words
         if not is_joined and scan.context.previous_word not in table.pronoun_cues:
             return None

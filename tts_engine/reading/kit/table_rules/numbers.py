@@ -93,6 +93,10 @@ class TableNumberWords:
         """Return the words of a number with digits after the decimal mark."""
         return f"{self.number(whole)} {self._table.decimal_word} {self._decimals(fraction)}"
 
+    def with_point(self, whole: str, fraction: str) -> str:
+        """Return the words of "1.6" where a comma is the decimal mark."""
+        return f"{self.number(self.value(whole))} {self._table.point_word} {self._decimals(fraction)}"
+
     def _half(self, whole: int, gender: str, case: str) -> str:
         """Return "półtora" for 1,5 and "dwie i pół" for 2,5; "" where the language reads the decimals."""
         halves = self._table.decimal_halves

@@ -8,6 +8,7 @@ from .language_table import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
+SECONDS = ("s", "sec", "sek", "сек", "с", "sn", "초")  # as languages write the unit
 _MAX_HOUR = 24
 _MAX_CLAUSE_OF_TIME = 12  # characters of a clause that is a time only
 _TIME_BEHIND = re.compile(r"(?<![\d.,])\d{1,2}\.\d\d ?[-–] ?\Z")
@@ -80,9 +81,38 @@ class TableTimes:
             rf"{is_no_duration}(?P<hour>\d{{1,2}})"
             rf"(?:(?::|(?P<mark> ?[{self.hour_mark}] ?))(?P<minute>\d\d){minutes}{suffix}"
             rf"|\.(?P<after_stop>\d\d){suffix}{whole_hour})"
-            rf"{table.end}(?!:\d|[ .]000(?!\d))"
+            rf"{table.end}(?!:\d|[ .]000(?!\d))(?(mark)(?!'))"
         )
         return pattern, self._read_time
+
+    def seconds_row(self) -> RuleRow:
+        """Return the rule of "14:02:11" and of the "14:02:11.5Z" of a log."""
+        time = r"(?P<hour>\d{1,2}):(?P<minute>[0-5]\d):(?P<second>[0-5]\d)(?:[.,](?P<fraction>\d{1,9}))?"
+        zone = r"(?:(?P<utc>Z)|(?P<sign>[-+])(?P<offset>[01]\d):?[0-5]\d)?"
+        return rf"{time}{zone}{self._table.end}(?!:\d)", self._read_seconds
+
+    def _read_seconds(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        hour, table = int(match["hour"]), self._table
+        if hour > _MAX_HOUR:
+            return None
+        case = self._hour_case(scan, scan.view[: match.start()])
+        parts = [self._numbers.time(hour, int(match["minute"]), case)]
+        if int(match["second"]) or match["fraction"]:
+            parts.append(self.seconds_after(match["second"].lstrip("0") or "0", match["fraction"]))
+        if match["sign"]:
+            sign = table.marks["+"] if match["sign"] == "+" else table.minus_word
+            parts.append(f"{sign} {self._numbers.number(int(match['offset']))}")
+        scan.emit(" ".join(parts), match.start(), match.start("utc") if match["utc"] else match.end())
+        for letter in "UTC" if match["utc"] else "":
+            scan.emit(self._speller.letter_name(scan, letter), *match.span("utc"))
+        return self._speller.finish_number(scan, match.end())
+
+    def seconds_after(self, seconds: str, fraction: str | None) -> str:
+        """Return the words of the seconds of a time of day."""
+        noun = next((self._table.units[unit] for unit in SECONDS if unit in self._table.units), None)
+        if noun is None:
+            return self._numbers.amount(seconds, fraction)
+        return f"{self._table.seconds_joint} {self._numbers.counted(seconds, fraction, noun)}"
 
     def _read_time(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "14:30", and "9.05" where a word says that it is a time; a dash may lead to another time."""

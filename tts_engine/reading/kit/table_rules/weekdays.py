@@ -61,7 +61,7 @@ class TableWeekdays:
                 self._read_lettered_weekdays,
             ),
             (
-                rf"{other}({days_of_letters})(?:(?={hours})|\.(?=,| [{SMALL_LETTERS}\d])"
+                rf"{other}({days_of_letters})(?:(?={hours})|\.(?=,| (?!\d+,\d)[{SMALL_LETTERS}\d])"
                 rf"|\.?(?=,?(?: ?:)? \d{{1,2}}(?: ?h|[:.]\d\d(?![\d.])| ?[-–] ?\d{{1,2}}(?![\d./]))"
                 rf"|{joint}(?!\1)(?:{days_of_letters})(?!\w)))",
                 self._read_weekday,
@@ -96,7 +96,9 @@ class TableWeekdays:
         before = max(0, match.start() - _MAX_WEEKDAY_CHARACTERS)
         has_stop = match.group()[-1] == "." or self._table.plain_weekdays
         in_brackets = scan.view[before : match.start()].endswith("(") and scan.view[match.end() :][:1] == ")"
-        announced = (scan.context.previous_word in self._table.weekday_cues or in_brackets) and has_stop
+        is_word = match.group(1) in self._table.weekday_words  # "al mar."
+        is_cued = scan.context.previous_word in self._table.weekday_cues and not is_word
+        announced = (is_cued or in_brackets) and has_stop
         announced = announced or bool(self._weekday_behind.compiled.search(scan.view, before, match.start()))
         return self._read_weekday(scan, match) if announced else None
 

@@ -24,6 +24,12 @@ _JOINED_SUFFIXES = frozenset(
 )
 # Between ordinals that are inflected alike
 _ORDINAL_JOINTS = frozenset("und oder u sowie bzw beziehungsweise".split())
+# That begin a sentence before an article that they do not govern: "Heute der 3. Tag"
+_OPENINGS = frozenset(
+    """
+    heute morgen gestern jetzt hier dort das dies nur auch und aber dann es da so wieder nun noch schon
+    """.split()
+)
 # Before an article that inflects the ordinal after it otherwise than alone
 _PREPOSITIONS = frozenset(
     """
@@ -48,6 +54,8 @@ class GermanNumbers(TableNumberWords):
                 del words[-2:]
             previous_word = words[-1].lower() if words else ""
         is_oblique = len(words) > 1 and words[-2].lower() in _PREPOSITIONS
+        is_after_noun = len(words) > 1 and words[-2][0].isupper() and words[-2].lower() not in _OPENINGS
+        is_oblique = is_oblique or is_after_noun  # "am Ende der 3. Woche"
         rules = _OBLIQUE_ORDINALS.get(previous_word) if is_oblique else None
         return rules or super().ordinal_rules_after(previous_word, before)
 

@@ -35,6 +35,19 @@ class JapaneseDates(HanDates):
         """Return the pattern of a weekday. days: members of the class of their own characters."""
         return f"[{days}]曜"
 
+    def number_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules that are tried at a digit."""
+        return (
+            *super().number_rows(),
+            (r"(\d{1,2})([~–—-])(?=\d{1,2}(時|月)(?!間))", self._read_first_of_range),
+        )
+
+    def _read_first_of_range(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "14〜" of "14〜18時" as "14時から"."""
+        words = self.numbers.words(f"{match.group(1)}{match.group(3)}")
+        scan.emit(words + self.table.range_word, *match.span())
+        return match.end()
+
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules that are tried at a letter: "月〜金"."""
         days = "".join(self.table.weekdays)

@@ -31,7 +31,10 @@ _BRACKETED_WEEKDAYS = {
     "토-일": "토요일에서 일요일",
 }
 # After "5/3" as a date
-_DATE_ENDS = r"\(|까지|부터|에(?!서|는 )| ?자 |[~-]\d{1,2}/\d| \d{1,2}:\d\d| 오[전후]"
+_DATE_ENDS = (
+    r"\(| ?(?:기준|현재|마감|예정|출발|도착|출시|접수|발송|방문|체크[인아])"
+    r"|까지|부터|에(?!서|는 )| ?자 |[~-]\d{1,2}/\d| \d{1,2}:\d\d| 오[전후]"
+)
 # After "4-1" as a score
 _SCORE_ENDS = (
     r"(?:\(\d[-:]\d\))?(?:으?로)? ?"
@@ -75,7 +78,9 @@ class KoreanDates(TableDates):
             ),
             (rf"(?P<year>\d\d)([./])(?P<month>\d\d)\2(?P<day>\d\d)(?!\2?\d){self._end}", self._read_date),
             (rf"(?P<month>{any_of(_MONTHS)})(?=월)", self._read_irregular_month),
+            (r"(?P<floor>[1-9]\d?)/(?P<floors>[1-9]\d?)(?=층)", self._read_floor),
             (rf"(?P<one>\d{{1,3}})[-:](?P<other>\d{{1,3}})(?={_SCORE_ENDS})", self._read_score),
+            (r"(?P<one>6|7)-(?P<other>(?<=6-)[0-4]|[56])(?=,|\(\d{1,2}\))", self._read_score),
         ]
 
     def _read_month_and_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -93,6 +98,14 @@ class KoreanDates(TableDates):
             scan, self._numbers.number(int(match["other"])), *match.span("other")
         )
 
+    def _read_floor(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "3/15" of "3/15층"."""
+        floor, floors = int(match["floor"]), int(match["floors"])
+        if floor > floors:
+            return None
+        words = f"{self._numbers.number(floors)} 층 중 {self._numbers.number(floor)}"
+        return self._speller.emit_number(scan, words, *match.span())
+
     def _read_irregular_month(self, scan: ScanState, match: re.Match[str]) -> int:
         return self._speller.emit_number(scan, _MONTHS[match.group()], *match.span())
 
@@ -105,7 +118,7 @@ class KoreanAmounts(TableAmounts):
 
     def sign_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of amounts that begin with a sign."""
-        ends = rf"(?: ~ |(?<=[\d.)%{_RANGE_ENDS}])~)(?=[^\W\d_]{{0,3}} ?[₩$€]?\d)"
+        ends = rf"(?: ~ |(?<=[\da-zA-Z.)%{_RANGE_ENDS}])~)(?=[^\W\d_]{{0,3}} ?[₩$€]?\d)"
         return (*super().sign_rows(), (ends, self._read_range_sign))
 
     def house_joint(self, scan: ScanState, start: int, stop: int) -> str:

@@ -1,14 +1,18 @@
 """Dutch: "BTW-nummer", the years 1901 to 1909, dates with hyphens, and "9u30"."""
 
+import re
 from typing import Final
 
+from ...kit.number_formatter import roman_value
 from ...kit.table_rules.codes import TableCodes
 from ...kit.table_rules.dates import TableDates
 from ...kit.table_rules.normalizer import TableNormalizer, table_language
 from ...kit.table_rules.numbers import TableNumberWords
 from ...kit.table_rules.speller import TableSpeller
 from ...kit.table_rules.times import TableTimes
-from ...kit.tokenizer import ScanState
+from ...kit.tokenizer import RuleRow, ScanState
+
+_WORDS_BEFORE_DATES = frozenset("van de het na in t/m tot".split())
 
 
 class DutchNumbers(TableNumberWords):
@@ -30,6 +34,17 @@ class DutchSpeller(TableSpeller):
 class DutchCodes(TableCodes):
     """Recognisers of codes in Dutch."""
 
+    def digit_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of houses and of other codes of digits."""
+        upstairs = rf"(?P<house>\d{{1,4}})-(?P<floor>I{{1,3}}|IV){self._end}"
+        return ((upstairs, self._read_upstairs), *super().digit_rows())
+
+    def _read_upstairs(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "12-II", the second floor of a house."""
+        house, floor = int(match["house"]), roman_value(match["floor"]) or 0
+        words = f"{self._numbers.number(house)} {self._numbers.number(floor)} hoog"
+        return self._speller.emit_number(scan, words, *match.span())
+
     def direction(self, scan: ScanState, letters: str) -> str:
         """Return "noordoost", or "noordoosten" after its article."""
         ending = "en" if scan.context.previous_word == "het" else ""
@@ -47,6 +62,15 @@ class DutchDates(TableDates):
 
     times_type = DutchTimes
     day_month_mark = "[-/]"
+
+    def own_rows(self) -> list[RuleRow]:
+        """Return the rule of "van 21-11", which falls and is no range."""
+        date = r"(?P<day>1[3-9]|2\d|3[01])-(?P<month>0?[1-9]|1[0-2])(?![\w/-])"
+        return [(date, self._read_falling)]
+
+    def _read_falling(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        is_date = scan.context.previous_word in _WORDS_BEFORE_DATES
+        return self._read_day_and_month(scan, match) if is_date else None
 
 
 class DutchRules(TableNormalizer):

@@ -56,6 +56,7 @@ class PortugueseRules(TableNormalizer):
     """Recognisers of Portuguese."""
 
     numbers_type = PortugueseNumbers
+    letter_cues = frozenset("doutor doutora senhor senhora professor professora enfermeira".split())
     speller_type = PortugueseSpeller
     codes_type = PortugueseCodes
     dates_type = PortugueseDates

@@ -26,6 +26,13 @@ _SUFFIXES_BY_ENDING = {
     "-е": dict.fromkeys(("ы", "и", "числа", "места", "занятия", "гг"), "plural"),
 }
 
+# Of "ср.", by the beginning of the noun after it
+_AVERAGES = {
+    **dict.fromkeys(("балл", "чек", "возраст", "расход", "срок", "размер", "вес", "рост"), "средний"),
+    **dict.fromkeys(("темп", "цена", "зарплата", "стоимость", "скорость", "оценка", "длина"), "средняя"),
+    **dict.fromkeys(("время", "значение", "количество", "число"), "среднее"),
+}
+
 
 class RussianNumbers(TableNumberWords):
     """Number words of Russian."""
@@ -64,6 +71,19 @@ class RussianAmounts(TableAmounts):
     ordinals_type = RussianOrdinals
     lettered_words = frozenset("дом поезд корпус строение квартира вагон место кабинет офис подъезд".split())
 
+    def number_rows(self) -> tuple[RuleRow, ...]:
+        """Return the rules of amounts that begin with a digit, and of floors: "5/9 эт."."""
+        floor = r"(?P<floor>[1-9]\d?)/(?P<floors>[1-9]\d?) ?эт(?:\.|аж)?(?!\w)"
+        return ((floor, self._read_floor), *super().number_rows())
+
+    def _read_floor(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        floor, floors = int(match["floor"]), int(match["floors"])
+        if floor > floors:
+            return None
+        words = f"{self._numbers.spell_out(floor, 'masculine')} этаж из"
+        words += f" {self._numbers.number(floors, '', 'genitive')}"
+        return self._speller.emit_number(scan, words, *match.span())
+
 
 class RussianTimes(TableTimes):
     """Recognisers of times in Russian."""
@@ -79,8 +99,16 @@ class RussianDates(TableDates):
     def letter_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of abbreviated days and months, after that of "Ср. ст. 121", which is no day."""
         compared = any_of("ст с п пп ч гл разд табл рис прим".split())
+        average = rf"[Сс]р\.(?= (?P<noun>{any_of(_AVERAGES)}))"
         row = rf"[Сс]р\.(?= (?:(?:{compared})\. ?[\d«\"']|также(?!\w)))"
-        return ((row, self._read_comparison), *super().letter_rows())
+        rows = (row, self._read_comparison), (average, self._read_average)
+        return (*rows, *super().letter_rows())
+
+    def _read_average(self, scan: ScanState, match: re.Match[str]) -> int:
+        words = _AVERAGES[match["noun"]]
+        scan.emit(words, *match.span())
+        scan.context.note_word(words)
+        return match.end()
 
     def _read_comparison(self, scan: ScanState, match: re.Match[str]) -> int:
         scan.emit("сравни", *match.span())

@@ -7,6 +7,7 @@ from ...kit.table_rules.amounts.amounts import TableAmounts
 from ...kit.table_rules.dates import TableDates
 from ...kit.table_rules.normalizer import TableNormalizer, table_language
 from ...kit.table_rules.speller import TableSpeller
+from ...kit.table_rules.times import TableTimes
 from ...kit.tokenizer import RuleRow, ScanState
 from .vowel_harmony import VowelHarmony
 
@@ -18,7 +19,10 @@ _HARMONY: Final = VowelHarmony(
 )
 _FRACTION_BEHIND = re.compile(r"(?<![\d/])\d{1,2}/\d{1,2}\Z")
 # After "24.12" as a date
-_DATE_ENDS = r" tarih| günü| (?:Pzt|Sal|Çar|Per|Cum|Cmt|Paz)\b|(?<=2[5-9]\.\d\d)'|(?<=3[01]\.\d\d)'"
+_DATE_ENDS = (
+    r" (?:tarih|bakiye|itibar|günü)| (?:Pzt|Sal|Çar|Per|Cum|Cmt|Paz)\b"
+    r"|(?<=2[4-9]\.\d\d)'|(?<=3[01]\.\d\d)'"
+)
 
 
 class TurkishSpeller(TableSpeller):
@@ -41,13 +45,26 @@ class TurkishSpeller(TableSpeller):
         return TableSpeller.join_suffix(self, scan, end)
 
 
+class TurkishTimes(TableTimes):
+    """Recognisers of times in Turkish."""
+
+    def seconds_after(self, seconds: str, fraction: str | None) -> str:
+        """Return the words of the seconds of a time of day, which have no noun."""
+        return self._numbers.amount(seconds, fraction)
+
+
 class TurkishDates(TableDates):
     """Recognisers of dates in Turkish."""
 
+    times_type = TurkishTimes
+
     def own_rows(self) -> list[RuleRow]:
-        """Return the rule of "24.12 tarihinde"."""
-        date = rf"(?P<day>\d{{1,2}})[./](?P<month>0[1-9]|1[0-2])(?={_DATE_ENDS})"
-        return [(date, self._read_day_and_month)]
+        """Return the rules of "24.12 tarihinde" and of "son ödeme 15.12."."""
+        date = r"(?P<day>\d{1,2})[./](?P<month>0[1-9]|1[0-2])"
+        return [
+            (rf"{date}(?:\.(?=')|(?={_DATE_ENDS}))", self._read_day_and_month),
+            (rf"{date}(?![\w/-]|[.,]\d)", self._read_announced_day),
+        ]
 
 
 class TurkishAmounts(TableAmounts):

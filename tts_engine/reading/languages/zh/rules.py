@@ -63,7 +63,7 @@ class ChineseNumbers(HanNumbers):
         def settle(match: re.Match[str]) -> str:
             end_of_range = _END_OF_RANGE.match(whole, match.end())
             at = end_of_range.end() if end_of_range else match.end()
-            is_ordinal = match.start() == 0 and before.endswith("第")
+            is_ordinal = match.start() == 0 and before.endswith(("第", "+"))
             return "两" if not is_ordinal and self._counts(whole, at) else "二"
 
         return _TWO.sub(settle, text)
@@ -88,11 +88,21 @@ class ChineseDates(HanDates):
         """Return the rules that are tried at a digit."""
         seasons, nouns = any_of(self.table.season_words), any_of(self.table.year_nouns)
         return (
+            (r"([1-9]\d?)/([1-9]\d?)(?=[层層楼樓])", self._read_floor),
+            (r"[1-9]{2}(?=折)", self.speller.read_digits),
             *super().number_rows(),
             (rf"((?:19|20)\d\d)[/~–—-]((?:19|20)?\d\d)(?={seasons})", self._read_years),
             (rf"((?:19|20)\d\d)(?={nouns})", self._read_years),
             (r"(\d\d)年(\d{1,2})月(?:(\d{1,2})[日号號])?", self._read_short_year),
         )
+
+    def _read_floor(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "15/28" of "15/28层"."""
+        if int(match.group(1)) > int(match.group(2)):
+            return None
+        words = map(self.numbers.of_formula, match.groups())
+        scan.emit(self.table.over.join(words), *match.span())
+        return self.speller.finish_number(scan, match.end())
 
     def _read_short_year(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "26年3月", whose year is read digit by digit."""

@@ -11,12 +11,15 @@ from ..numbers import TableNumberWords, with_noun
 from ..ordinals import TableOrdinals
 from ..roman import TableRomanNumerals
 from ..speller import TableSpeller
+from .durations import TableDurations
 from .fractions import TableFractions
-from .magnitudes import NumberPatterns, TableMagnitudes
+from .magnitudes import TableMagnitudes
 from .money import TableMoney
+from .number_patterns import NumberPatterns
 from .rates import TableRates
 
 _MIN_CODE_DIGITS = 5  # of a code before a noun, which a shorter number counts
+_SET = re.compile(r"[0-7][-–][0-7](?:,? (?:[^\W\d_]{1,3} )?[0-7][-–][0-7](?!\d)| ?\(\d{1,2}\))")  # of tennis
 _SEPARATOR = re.compile(r"[\dA-Z€%)] - \Z")  # no minus: "12/A - 20121 Milano"
 
 
@@ -46,8 +49,9 @@ class TableAmounts:
         self._ordinals = self.ordinals_type(table, numbers, speller, context)
         self._romans = self.romans_type(table, numbers, speller)
         self._rates = rates = TableRates(table, numbers, speller, patterns)
-        self._magnitudes = TableMagnitudes(table, numbers, speller, context, patterns)
+        self._magnitudes = TableMagnitudes(table, numbers, speller, context, patterns, rates)
         self._money = self.money_type(table, numbers, speller, context, patterns, rates, self._magnitudes)
+        self._durations = TableDurations(table, numbers, speller, context)
         self._fractions = TableFractions(table, numbers, speller, context, patterns, rates)
         self._integer_ahead = LazyPattern(patterns.integer)
         self._hour_ahead = LazyPattern(rf"\d{{1,2}}(?:[.:]\d\d)? ?(?:{table.hour_suffixes})(?!\w)")
@@ -106,6 +110,8 @@ class TableAmounts:
         )
         low = rf"(?P<low>{patterns.integer})(?:{patterns.decimal_mark}(?P<low_fraction>\d+))?"
         return (
+            *self._durations.rows(),
+            (rf"(?P<whole>\d{{3,4}}) ?{re.escape(table.page_mark)}(?! ?\d)", self._read_pages),
             *self._fractions.digit_rows(),
             (
                 rf"{decimal}\s?%(?!\d){'(?![pP](?![A-Za-z]))' if '%p' in table.units else ''}",
@@ -121,7 +127,8 @@ class TableAmounts:
             (rf"{low}(?P<dash> ?[-–~] ?){decimal}{unit}", self._read_unit_range),
             (rf"{decimal}{unit}", self._read_unit),
             (rf"(?P<number>\d{{1,4}})\.(?=[ {self._speller.suffix_mark}][^\W\d_])", self._ordinals.read_stop),
-            self._codes.mixed_row(),
+            (r"(?P<number>\d{1,3})\.\+(?P<added>\d{1,2})(?= [^\W\d_])", self._ordinals.read_added),
+            *self._codes.mixed_rows(),
             (rf"{decimal}(?P<dash> ?[-–~] ?)(?=\d)", self._read_range),
             (decimal, self._read_number),
         )
@@ -160,6 +167,8 @@ class TableAmounts:
             is_one = whole == "1" and not fraction
             one = self._numbers.one(gender, scan.next_word(match.end())) if is_one else ""
         words = one or self._numbers.year_or_amount(whole, fraction, gender, case)
+        if fraction and self._table.point_word and scan.view[match.end("whole")] == ".":
+            words = self._numbers.with_point(whole, fraction)
         return self._speller.emit_number(scan, words, *match.span())
 
     def year_rules_after(self, scan: ScanState) -> str | None:
@@ -195,9 +204,10 @@ class TableAmounts:
             words = self._numbers.spell_out(int(match["whole"]), rules)
         scan.emit(words, match.start(), match.start("dash"))
         second = self._integer_ahead.match(scan.view, match.end())
-        falls = second and self._numbers.value(second.group()) < self._numbers.value(match["whole"])
+        falls = second and self._numbers.value(second.group()) <= self._numbers.value(match["whole"])
         falls = falls and not self._hour_ahead.match(scan.view, match.end())  # "23-5 Uhr"
         falls = falls or scan.context.previous_word in self.address_number_words
+        falls = falls or _SET.match(scan.view, match.start()) is not None
         # "221-18" and "88-4127" are the numbers of an article and of an order.
         is_code = falls or (second and _are_parts_of_code(match["whole"], second.group()))
         joint = "" if is_code else self._table.range_word
@@ -256,6 +266,8 @@ class TableAmounts:
             following = scan.next_word(match.end())
             if following[:1].islower() and following not in self._table.words_after_units:
                 return None
+        if match["unit"].isupper() and scan.context.previous_word in self._table.section_words:
+            return None  # "art. 5 GW" is of a law
         # "№ 104В" has a letter.
         is_joined = match.group()[-2].isdigit() and match["unit"].isupper()
         is_lettered = scan.context.previous_word in self.lettered_words
@@ -267,9 +279,19 @@ class TableAmounts:
         )
         scan.emit(words, *match.span())
         scan.context.counted_gender = noun.gender
-        end = self._speller.finish_number(scan, self._rates.read_per(scan, match.end()))
+        end = self._speller.finish_number(scan, self._rates.read_per(scan, match.end(), "/"))
         self._codes.note_announcement(scan, noun.forms[0])
         return end
+
+    def _read_pages(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "412 S." of a book."""
+        page, mark = self._table.page, self._table.page_mark
+        at = match.end() - len(mark)
+        others = (each for each in self._table.bare_abbreviations if each.startswith(f"{mark} "))
+        if page is None or any(scan.view.startswith(other, at) for other in others):
+            return None  # "6698 s. Kanun"
+        words = self._numbers.counted(match["whole"], None, page, self._context.case(scan, match))
+        return self._speller.emit_number(scan, words, *match.span())
 
     def _read_unit_range(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "2~3명" with its unit twice, and "90-110 km/sa", whose unit is around the numbers."""

@@ -8,7 +8,7 @@ from ..language_table import LanguageTable
 from ..number_context import TableNumberContext
 from ..numbers import TableNumberWords, with_noun
 from ..speller import TableSpeller
-from .magnitudes import NumberPatterns
+from .number_patterns import NumberPatterns
 from .rates import TableRates
 
 _NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_]{1,20} \Z")
@@ -42,7 +42,11 @@ class TableFractions:
         """Return the rules of two numbers with a sign between them: "1/2", "3:1", "2 x 2", "35 x 45 mm"."""
         table, end, decimal = self._table, self._patterns.end, self._patterns.decimal
         # Units of blood pressure are among them: "mmHg", "мм рт. ст."
-        long_units = (unit for unit in table.units if len(unit) > 3 and (unit.isascii() or " " in unit))
+        long_units = (
+            unit
+            for unit in table.units
+            if (len(unit) > 3 and (unit.isascii() or " " in unit)) or unit.lower() in table.slash_nouns
+        )
         long = any_of(long_units) or r"(?!)"
         return (
             (
@@ -73,8 +77,12 @@ class TableFractions:
             ),
             (rf"(?P<whole>\d{{1,2}}) x(?= [{SMALL_LETTERS}])", self._read_times),
             (
-                r"(?P<over>\d{1,3})(?:[.,](?P<part>\d))?/(?P<under>\d{1,3})(?![\d/])"
-                rf"(?: ?(?P<unit>{long}){end}|{end})",
+                r"(?P<over>\d{1,4})(?:[.,](?P<part>\d{1,2}))?/(?P<under>\d{1,4})(?:[.,](?P<under_part>\d{1,2}))?"
+                rf" ?(?P<unit>{long}){end}",
+                self._read_fraction_of_unit,
+            ),
+            (
+                r"(?P<over>\d{1,3})(?:[.,](?P<part>\d))?/(?P<under>\d{1,3})(?![\d/])" + end,
                 self._read_fraction,
             ),
         )
@@ -115,6 +123,8 @@ class TableFractions:
         words = self._table.inflected(words, previous)
         if previous in self._articles:  # "een ½ liter"
             words = words.removeprefix(f"{previous} ")
+        if match["known"] != "1/2" and (match["unit"] or following in self._unit_words):
+            words += " " + self._table.magnitude_joint.partition("|")[0]  # "un cuarto de litro"
         if match["unit"]:
             words += " " + self._table.noun_form(self._table.units[match["unit"]], 1, "genitive")
         scan.emit(words, *match.span())
@@ -194,7 +204,7 @@ class TableFractions:
 
     def _read_fraction(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "3/8" and "4,5/5"; "10/12 minutes" is a range."""
-        if not match["unit"] and self._is_slash_range(scan, match):
+        if self._is_slash_range(scan, match):
             return self._read_slash_range(scan, match)
         over = self._numbers.amount(match["over"], match["part"])
         joint = self._slash_word(scan, match)
@@ -208,12 +218,20 @@ class TableFractions:
             words = f"{number} {one if match['over'] == '1' else many}"
         if self._table.particles:  # Korean names the lower number first
             words = f"{under}{self._table.fraction_word} {over}"
-        if scan.context.previous_word in self._table.slash_cues or (match["unit"] and self._table.particles):
+        if scan.context.previous_word in self._table.slash_cues:
             words = f"{over} {under}"
-        if match["unit"]:  # of blood pressure: "120/80 mmHg"
-            noun = self._table.units[match["unit"]]
-            words = with_noun(words, self._table.noun_form(noun, int(match["under"])))
         return self._speller.emit_number(scan, words, *match.span())
+
+    def _read_fraction_of_unit(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the blood pressure "120/80 mmHg", and the "14,2/16 GB" of a memory."""
+        table, unit = self._table, match["unit"]
+        is_plain = table.particles or scan.context.previous_word in table.slash_cues
+        joint = table.slash_nouns.get(unit.lower().rstrip(".")) or self._slash_word(scan, match)
+        joint = "" if is_plain else joint
+        over = self._numbers.amount(match["over"], match["part"])
+        case = table.case_after(joint)
+        under = self._numbers.counted(match["under"], match["under_part"], table.units[unit], case)
+        return self._speller.emit_number(scan, f"{over} {joint} {under}", *match.span())
 
     def _slash_word(self, scan: ScanState, match: re.Match[str]) -> str:
         at, table = match.start(), self._table
@@ -225,6 +243,7 @@ class TableFractions:
         """Whether a counted noun or a unit follows two numbers that are near each other."""
         noun, low, high = scan.next_word(match.end()), int(match["over"]), int(match["under"])
         is_counted = noun in self._unit_plurals or (len(noun) > 1 and noun in self._table.units)
+        is_counted = is_counted and not self._table.slash_word("", noun)
         return is_counted and not match["part"] and low < high <= 2 * low
 
     def _read_slash_range(self, scan: ScanState, match: re.Match[str]) -> int:

@@ -1,4 +1,4 @@
-"""Patterns of numbers and units, and rules of large numbers with a word: "2,5 Mio. €", "15 mil km"."""
+"""Rules of large numbers with a word: "2,5 Mio. €", "15 mil km"."""
 
 import re
 
@@ -8,34 +8,8 @@ from ..number_context import TableNumberContext
 from ..numbers import TableNumberWords
 from ..plural_rules import CountedNoun
 from ..speller import TableSpeller
-
-
-class NumberPatterns:
-    """Parts of patterns, of one language.
-
-    Attributes:
-        integer: a whole number, with separators of thousands or without.
-        decimal_mark: before a fraction.
-        decimal: a number, with the groups ``whole`` and ``fraction``.
-        end: where a number or a unit ends.
-        unit_end: the same of a unit after a number.
-        signs: signs of currencies that are no letters.
-        magnitudes: "million" and its like.
-        units: of measure.
-    """
-
-    def __init__(self, table: LanguageTable, suffix_mark: str) -> None:
-        group = f"[{re.escape(table.thousands_separators)}]"
-        self.integer = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?!\d)"
-        self.decimal_mark = r"\." if "," in table.thousands_separators else "[.,]"
-        # "12,845.60" can be read in one way only, whatever the language.
-        foreign = r"\d{1,3}(?:,\d{3})+(?=\.\d\d(?!\d))|" if self.decimal_mark != r"\." else ""
-        self.decimal = rf"(?P<whole>{foreign}{self.integer})(?:{self.decimal_mark}(?P<fraction>\d+))?"
-        self.end = table.end
-        self.unit_end = self.end if suffix_mark else rf"{self.end}(?!'\w)"  # "2025 s'élève"
-        self.signs = any_of(sign for sign in table.money if not sign[-1].isalpha()) or r"(?!)"
-        self.magnitudes = any_of(table.magnitudes) or r"(?!)"
-        self.units = any_of(table.units)
+from .number_patterns import NumberPatterns
+from .rates import TableRates
 
 
 class TableMagnitudes:
@@ -48,9 +22,10 @@ class TableMagnitudes:
         speller: TableSpeller,
         context: TableNumberContext,
         patterns: NumberPatterns,
+        rates: TableRates,
     ) -> None:
         self._table, self._numbers, self._speller = table, numbers, speller
-        self._context, self._patterns = context, patterns
+        self._context, self._patterns, self._rates = context, patterns, rates
 
     def money_row(self) -> RuleRow:
         """Return the rule of "2,5 Mio. €"."""
@@ -72,7 +47,7 @@ class TableMagnitudes:
     def read_money(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read an amount of money with its currency before or after it."""
         end = self._read_large(scan, match, self._table.money[match["currency"]][0])
-        return scan.after_repeated(scan.words[-1].text, end)
+        return self._rates.read_per(scan, scan.after_repeated(scan.words[-1].text, end))
 
     def _read_unit(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read "15 mil km"."""

@@ -7,7 +7,8 @@ from ..language_table import LanguageTable
 from ..number_context import TableNumberContext
 from ..numbers import TableNumberWords
 from ..speller import TableSpeller
-from .magnitudes import NumberPatterns, TableMagnitudes
+from .magnitudes import TableMagnitudes
+from .number_patterns import NumberPatterns
 from .rates import TableRates
 
 _CODE_OF_CURRENCY = re.compile(r"[A-Z]{3}\Z|[A-Z][a-z]+\.\Z")  # may be written before an amount: "EUR 20"

@@ -7,10 +7,13 @@ from ...tokenizer import RuleRow, ScanState, any_of
 from ..language_table import LanguageTable
 from ..numbers import TableNumberWords, with_noun
 from ..speller import TableSpeller
-from .magnitudes import NumberPatterns
+from .number_patterns import NumberPatterns
 
 _MIN_UNIT_LETTERS = 3  # of a unit after "64/"; a shorter one may be part of a code
-_COUNTED_NOUN_BEHIND = re.compile(r"\d(?: [^\W\d_]{2,20}| ?%)?\Z")
+_DIGIT_BEHIND = re.compile(r"\d")
+_COUNTED_NOUN_BEHIND = re.compile(
+    r"\d(?: [^\W\d_]{2,20}|[\uac00-\ud7a3]{1,4}| ?[%€$£₽])?(?: [^\W\d_]{2,8})?\Z"
+)
 
 
 class TableRates:
@@ -43,14 +46,18 @@ class TableRates:
         units = (unit for unit in self._table.units if len(unit) >= _MIN_UNIT_LETTERS and unit.isalpha())
         return rf"/(?:{any_of({*self._table.per_nouns, *units, '7'})})(?!\w)", self._read_slash
 
-    def read_per(self, scan: ScanState, at: int) -> int:
-        """Read the "/Monat" after a price or a unit, and return where it ends."""
+    def read_per(self, scan: ScanState, at: int, counted: str = "") -> int:
+        """Read the "/Monat" after a price or a unit, and return where it ends.
+
+        ``counted``: begins the entry of what is no price, where it has one of its own.
+        """
         table, match = self._table, self._per.match(scan.view, at)
         if match is None:
             return at
         known = match["known"] or (match["word"] or "").lower()
-        if known in table.per:
-            words = table.per[known]
+        entry = table.per.get(f"{counted}{known}") or table.per.get(known)
+        if entry:
+            words = entry
         elif match["number"]:
             words = f"{table.fraction_word} {self._numbers.number(int(match['number']))}"
         elif match["of"]:
@@ -59,8 +66,31 @@ class TableRates:
             words = f"{table.per_word} {with_noun('', table.noun_form(table.units[match['unit']], 1))}"
         else:
             words = f"{table.per_word} {match['word']}"
-        scan.emit(words, at, match.end())
+        if words.endswith("{}"):
+            self._put_before_amount(scan, words.removesuffix("{}"), at, match.end())
+        else:
+            scan.emit(words, at, match.end())
         return match.end()
+
+    def _put_before_amount(self, scan: ScanState, words: str, start: int, stop: int) -> None:
+        """Say the "ayda" of "500 TL/ay" before the amount that was read last."""
+        place = self._start_of_last(scan, len(scan.words))
+        if place and not _DIGIT_BEHIND.search(scan.view, scan.words[place].start, start):
+            place = self._start_of_last(scan, place)  # "3 tablet/gün"
+        amount = scan.words[place:]
+        del scan.words[place:]
+        first = amount[0].start if amount else start
+        scan.emit(words, first, stop)
+        for word in amount:
+            word.stop = stop
+        scan.words += amount
+
+    def _start_of_last(self, scan: ScanState, place: int) -> int:
+        """Return the place of the first of the words before ``place`` that stand for the same characters."""
+        start = scan.words[place - 1].start if place else -1
+        while place and scan.words[place - 1].start == start:
+            place -= 1
+        return place
 
     def _read_rate(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read "per kWh"."""
@@ -75,4 +105,4 @@ class TableRates:
         """Read the "/jour" of "3 fois/jour", the "/min" of "64/min", and "7 jours/7"."""
         if not _COUNTED_NOUN_BEHIND.search(scan.view, max(0, match.start() - 24), match.start()):
             return None
-        return self._speller.end_sentence(scan, self.read_per(scan, match.start()))
+        return self._speller.end_sentence(scan, self.read_per(scan, match.start(), "/"))
