@@ -21,6 +21,7 @@ from .tree import (
 _CLOSERS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
 _NUMBERED_LETTERS = "vVQHpP"  # of a version or a speed, a quarter, a half of a year, a percentile
 _FUNCTION_LETTERS = frozenset("fghFGPpu")  # before brackets, which hold an argument
+_NAMES_OF_INDICES = frozenset(("max", "min"))
 _VOWELS_OF_PRODUCTS = frozenset("eiouyEOUY")  # "ma" and "IR" are products, "of" and "is" are words
 
 
@@ -77,6 +78,10 @@ class OperandParser(FormulaCursor):
         text = token.text
         if text in signs.FUNCTIONS and (self._tex or self._names_function()):
             return self._function(token)
+        before = self._tokens[self.at - 1] if self.at else END
+        if text in _NAMES_OF_INDICES and before.kind == "greek":  # "λmax"
+            self.at += 1
+            return FormulaLeaf(LeafKind.FUNCTION, text, token.start, token.stop)
         if text == "sqrt" and self._peek(1).text == "(":
             self.at += 1
             self._features.add("strong")
