@@ -19,7 +19,7 @@ from .spelling import ENGLISH_SPELLER, NAME_ROWS
 from .word_context import note_english_word, read_as
 from .words import AMOUNT_AHEAD
 
-_ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
+_ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th)[ -]\Z")
 _NUMBER_AHEAD = re.compile(
     r" #(?!\w)| ?#? ?(?:\d|[A-Z](?!\w)|[IVXLC]{2,6}(?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)"
 )
@@ -194,6 +194,29 @@ def _read_patient(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_state_of_newspaper(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "Mass." of "Boston, Mass."."""
+    following = scan.next_visible(match.end())
+    after_city = scan.context.previous_capitalized or following == "," or following.islower()
+    if not (after_city and scan.context.after_comma):
+        return None
+    scan.emit(vocabulary.STATES_OF_NEWSPAPERS[match.group(1)], *match.span())
+    note_english_word(scan.context, match.group(1))
+    return _end_of_abbreviation(scan, match, dotted=True)
+
+
+def _read_featured_artist(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "feat." and the "ft." of "One Dance ft. Wizkid"; "a feat." and "a few ft." are others."""
+    context, before = scan.context, scan.view[max(0, match.start() - 2) : match.start()].strip()
+    after_name = context.previous_capitalized or before[-1:] in ("", *"(\"'")
+    is_length = context.after_number or context.previous_word in vocabulary.WORDS_BEFORE_UNITS | {"sq", "cu"}
+    if not after_name and (is_length or match.group() != "ft."):
+        return None
+    scan.emit("featuring", *match.span())
+    note_english_word(scan.context, "featuring")
+    return match.end()
+
+
 def _read_wind(scan: ScanState, match: re.Match[str]) -> int:
     """Read "NNW"."""
     scan.emit(vocabulary.DIRECTIONS[match.group()], match.start(), match.end())
@@ -226,7 +249,8 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
         and (scan.context.after_number or scan.context.previous_word in _BEFORE_EXPERIENCE)
     ):
         spoken = "expected" if scan.view[match.start() - 2 : match.start()] == "% " else "experience"
-    is_word = word in vocabulary.AMBIGUOUS_ABBREVIATIONS and not (following.islower() or following.isdigit())
+    goes_on = following.islower() or following.isdigit() or scan.view[match.end() : match.end() + 1] in ",;:"
+    is_word = word in vocabulary.AMBIGUOUS_ABBREVIATIONS and not (goes_on and following)
     if is_word and kind is AbbreviationKind.MAY_END_SENTENCE:
         return None
     if kind is AbbreviationKind.NUMBERED:
@@ -296,9 +320,12 @@ def _read_numbered_abbreviation(
 ) -> int | None:
     """Read "No. 5" or "ext. 7"; "x7" is an extension after a phone number only."""
     word = match.group(1)
-    announced = dotted and scan.view[match.end() : match.end() + 1] == ":"  # "Ref. no.:"
+    # "Ref. no.:", "Acct: 4471"
+    announced = scan.view[match.end() : match.end() + 1] == ":" and (
+        dotted or word in vocabulary.STOPLESS_ABBREVIATIONS
+    )
     following = announced or bool(_NUMBER_AHEAD.match(scan.view, match.end()))
-    if word in ("Fl", "fl", "Qtr", "qtr") and _ORDINAL_BEHIND.search(scan.view, 0, match.start()):
+    if word in ("Fl", "fl", "Qtr", "qtr", "Gr", "gr") and _ORDINAL_BEHIND.search(scan.view, 0, match.start()):
         scan.emit(spoken, match.start(), match.end())
         note_english_word(scan.context, spoken)
         return _end_of_abbreviation(scan, match, dotted)
@@ -346,22 +373,30 @@ LETTER_RULES = (
     *compile_capital_rules(
         (r"(?:NN[EW]|SS[EW]|E[NS]E|W[NS]W)(?!\w)", _read_wind),
         (r"Sec\.(?= of [A-Z])", read_as("Secretary")),
+        (rf"({any_of(vocabulary.STATES_OF_NEWSPAPERS)})\.", _read_state_of_newspaper),
         (r"Gen(?= (?:[XYZ]|Alpha|Beta)(?!\w))", _read_generation),
         (r"(FT|PT)(?:/(FT|PT))?(?![\w%])", _read_hours_of_work),
     ),
     *compile_rules(
         (r"([A-Za-z][a-z]{1,5})(\.?)'s(?!\w)", _read_possessive_abbreviation),
+        (r"[Oo]fc\.?(?= (?:hrs?|hours|mgr|manager|visit|bldg|phone|ph|#|\d))", read_as("office")),
+        (
+            r"[Dd]ep\.?(?= (?:of \$|reqd?\b|req'd|due|is|was|refund|slip|amt|\$)|[,;:)] ?[$£€])",
+            read_as("deposit"),
+        ),
+        (r"(?<=[Dd]ew )pt\.?(?!\w)", read_as("point")),
         (rf"(?:{_CHAT})(?![\w'/@-]|[.:]\w)", _read_chat_abbreviation),
         (rf"(?=[A-Za-z]{{1,6}}')(?i:{_CONTRACTED})(?![\w'])", _read_contracted_abbreviation),
         (rf"(?:{_COUNTED})(?=/(?:s|sec|min|h|hr|hour|day|mo|month|user)\b)", _read_counted_abbreviation),
         (r"(wk|yr|sec)\.?(?= \d)", _read_numbered_period),
         (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
+        (r"(?:[Ff]ea|f)t\.(?= [A-Z])", _read_featured_artist),
         (r"c\.(?= [a-z])", _read_cups),
         (r"c(?= [a-z]{3})", _read_cups_without_stop),
         (r"([Tt])\.(?= [a-z])", _read_spoons),
         (r"[Cc]\.(?= ?\d{3,4}\b)", read_as("circa")),
         (r"[Ll](a|o)(?:t|n|ng)\.?(?=:? ?-?\d{1,3}(?:\.\d+)?°)", _read_coordinate),
-        (r"pt\.?(?= [a-z])|Pt\.?(?= (?:is|was|has|had|denies|reports?|states?)\b)", _read_patient),
+        (r"pt\.?(?= [a-z])|Pt\.?(?= (?:is|was|has|had|denies|reports?|states?|c/o)\b)", _read_patient),
         (r"q(\d{1,2})(?:[-–](\d{1,2}))?(h|min)(?!\w)", _read_interval),
         (
             r"bus\.(?= (?:days?|hours|hrs)\b)|[Mm]ed(?:\.-?|-)(?= ?(?:rare|well|sized?|low|high|large)\b)",

@@ -354,6 +354,28 @@ def _emit_word(scan: ScanState, run: re.Match[str]) -> None:
     scan.emit(text if text[1:].islower() else text.lower(), run.start(), run.end())
 
 
+def _read_chord(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "Am7", "F#m7" and "Ebmaj7"."""
+    letter, sign, ending, number = match.groups()
+    ENGLISH_SPELLER.spell(scan, match.start(), match.start(1) + len(letter))
+    if sign:
+        scan.emit("sharp" if sign in "#♯" else "flat", *match.span(2))
+    if ending:
+        scan.emit(vocabulary.ENDINGS_OF_CHORDS[ending], *match.span(3))
+    scan.emit(numbers.cardinal(int(number)), *match.span(4))
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_isotope(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "¹⁴C", which is folded to "^1^4C"."""
+    number = int(match.group(1).replace("^", ""))
+    words = f"{vocabulary.ELEMENTS_OF_ISOTOPES[match.group(2)]} {numbers.house_number(number)}"
+    scan.emit(words, *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_letter_code(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read ABCD-EFGH where a code is expected."""
     return read_code(scan, match) if scan.context.code_words_left else None
@@ -411,9 +433,12 @@ LETTER_RULES = compile_rules(
     (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
     (r"[A-Z\d]{2,4}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
     (r"[A-Z]{2,8}(?:-[A-Z]{2,8}){1,6}(?![\w'-])", _read_letter_code),
+    (rf"([A-G])([#♯♭b]?)({any_of(vocabulary.ENDINGS_OF_CHORDS)})(2|4|6|7|9|11|13)(?!\w)", _read_chord),
+    (r"([A-G])([#♯♭b])()(6|7|9|11|13)(?!\w)", _read_chord),
     (r"(?=\w*[\d-])[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )
 SYMBOL_RULES = compile_rules(
+    (rf"((?:\^\d){{1,3}})({any_of(vocabulary.ELEMENTS_OF_ISOTOPES)})(?![a-z])", _read_isotope),
     (r"\+(?=(?:[ .()-]{0,2}\d){7})\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){1,7}(?!\w)", _read_phone),
     (r"\(\d{3}\)[-. ]?\d{3}[-. ]?\d{4}(?!\w|-\d)", _read_phone),
     (r"\(0\d{1,4}\) ?\d{3,4}(?: \d{3,4}){1,2}(?![\w-])", _read_phone),

@@ -5,6 +5,7 @@ American English: the month first, as "March third"; the day first only where it
 
 import re
 
+from ...kit.lazy_pattern import PatternBehind
 from ...kit.reading_context import CODE_WINDOW
 from ...kit.tokenizer import ScanState, compile_rules, end_sentence_if_capital_follows
 from . import vocabulary
@@ -18,12 +19,18 @@ MONTH = (
 )
 ORDINAL_SUFFIX = r"(?:st|nd|rd|th)"
 WEEKDAY = r"(?:Mon|Tues?|Weds?|Thu(?:rs?)?|Fri|Sat|Sun)"
+# "Dec. 24 and ", "May 3, 5, and "
+_DAYS_BEHIND = PatternBehind(
+    rf"\b{MONTH}\.? (?:\d{{1,2}}{ORDINAL_SUFFIX}?,? (?:(?:and|or|&) )?){{0,3}}"
+    rf"(\d{{1,2}}){ORDINAL_SUFFIX}?,? (?:and |or |& )?\Z"
+)
 _DATE_AFTER_DASH = re.compile(rf" ?[-–—] ?(?:{WEEKDAY}\.?,? )?{MONTH}(?![\w])")
 _HOUR_AFTER_DASH = re.compile(r" ?[-–] ?\d{1,2}(?::[0-5]\d)?[ap](?!\w)")
 _LONG_WEEKDAYS = frozenset(name.lower() for name in vocabulary.WEEKDAY_NAMES.values())
 _AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
 _PART_OF_DATE_PATTERN = re.compile(r"[Mm]+|[Dd]+|[Yy]+")
 _PARTS_OF_DATES = {"D": "day", "M": "month", "Y": "year"}
+_LIVES = {"b": "born", "d": "died"}
 _FIRST_YEAR_OF_1900S = 51  # years of two digits: 51 to 99 are of the 1900s
 
 
@@ -160,6 +167,18 @@ def _read_month_day(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_other_day(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "25" of "Dec. 24 and 25"; not that of "Dec. 24 and 25 guests"."""
+    behind = _DAYS_BEHIND.search(scan.view, match.start())
+    following = scan.next_word(match.end())
+    counts = following.islower() and following not in vocabulary.WORDS_AFTER_PRICES
+    if behind is None or counts or not int(behind.group(1)) < int(match.group()) <= 31:
+        return None
+    scan.emit(numbers.ordinal(int(match.group())), *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_month_year(scan: ScanState, match: re.Match[str]) -> int:
     """Read "March 2026" and "Sep '27"."""
     month, year = match.groups()
@@ -224,9 +243,21 @@ def _read_week_of_year(scan: ScanState, match: re.Match[str]) -> int:
 
 def _read_year_of_life(scan: ScanState, match: re.Match[str]) -> int:
     """Read "b. 1650" and "d. 1702"."""
-    scan.emit({"b": "born", "d": "died"}[match.group(1)], match.start(), match.end(1) + 1)
+    scan.emit(_LIVES[match.group(1)], match.start(), match.end(1) + 1)
     scan.emit(numbers.year(int(match.group(2))), *match.span(2))
     scan.context.note_number()
+    return match.end()
+
+
+def _read_life(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "d." of "Ann Lee (d. Aug. 2, 1922)"; not the "b." of "plan b. May 3 is fine"."""
+    context = scan.context
+    begins = match.start() == 0 or scan.view[match.start() - 1] == "("
+    if not (begins or context.previous_capitalized or context.after_comma):
+        return None
+    word = _LIVES[match.group(1)]
+    scan.emit(word, *match.span())
+    note_english_word(scan.context, word)
     return match.end()
 
 
@@ -382,6 +413,7 @@ def _read_countdown(scan: ScanState, match: re.Match[str]) -> int:
 
 LETTER_RULES = compile_rules(
     (r"([bd])\. ?([12]\d{3})(?!\w)", _read_year_of_life),
+    (rf"([bd])\.(?= {MONTH}\.? \d)", _read_life),
     (r"T([-–+])(?=\d{1,3} ?(?:h|hrs?|hours?|d|days?|mins?|minutes?|wks?|weeks?)\b)", _read_countdown),
     # "March 3", "March 3rd–5th", "March 3, 2026"
     (
@@ -428,6 +460,7 @@ DIGIT_RULES = compile_rules(
     (rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?!\d)(?: ?({_AM_PM}))?", _read_time),
     (rf"(\d{{1,2}})\.([0-5]\d)() ?({_AM_PM})", _read_time),
     (r"(\d{1,2})h([0-5]\d)(?!\w)", _read_hours_and_minutes),
+    (r"\d{1,2}(?![\w%/°:]| ?[-–]|[.,]\d)", _read_other_day),
     # "9am"; then the "4" of "4-5pm"
     (rf"(\d{{1,2}})(?<!\d\d\d) ?({_AM_PM})", _read_hour),
     (rf"\d{{1,2}}(?= ?[-–] ?\d{{1,2}}(?::\d\d)? ?(?:{_AM_PM}))", _read_first_hour_of_range),

@@ -45,6 +45,7 @@ _COMMAND_BEHIND = PatternBehind(
 )
 _OPTION_BEHIND = PatternBehind(
     r"(?:\A|[ (])--?[a-z][\w-]{0,30},? (?:or |and )?\Z|\b(?:flags?|options?|switch) \Z"
+    r"|\bthen (?:push|commit|install|checkout|build|apply|rebase|merge|run) \Z"
 )
 _USE_BEHIND = PatternBehind(
     r"\b(?:us(?:e|ed|ing)|with|without|either|or|pass(?:ing)?|add(?:ing)?|set(?:ting)?|run|try|the|via) \Z",
@@ -226,6 +227,15 @@ def _read_plus_plus(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_port(scan: ScanState, match: re.Match[str]) -> int:
+    """Read ":443"."""
+    if scan.context.previous_word != "port":
+        scan.emit("port", match.start(), match.start() + 1)
+    ENGLISH_SPELLER.spell(scan, *match.span(1))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_repetition(scan: ScanState, match: re.Match[str]) -> int:
     """Read the "{3}" of a regular expression."""
     scan.emit("open brace", match.start(), match.start() + 1)
@@ -291,8 +301,10 @@ _MARKUP_RULES = (
 _MARK_RULES = compile_rules(
     (r"#(?=\d{0,5}[A-F])(?=[A-F]{0,5}\d)[A-F0-9]{6}(?!\w)", _read_color),
     (r"(?<=[^\W\d_])#(?= ?(?:\d|[A-Z]{1,4}-?\d))", read_as("number")),
+    (r"#'?s(?!\w)|#(?=\d{1,3} ?[-–] ?\d{1,3}(?![\w-]))", read_as("numbers")),
     (r"#(\w[\w-]{0,39})", _read_hash),
     (r"[#*](?![\w#*])", _read_telephone_key),
+    (r"\${2,3}(?![\w$])", read_as("money")),
     (r"\+\+", _read_plus_plus),
     (r"(?<=[a-z] )>(?= [A-Za-z]{2})", _read_menu),
     (r"--(?=[a-z]{2})|-(?=[a-zA-Z](?![\w-]))", _read_option),
@@ -313,7 +325,9 @@ _MARK_RULES = compile_rules(
 _SYMBOL_RULES = (
     *masked_numbers.SYMBOL_RULES,
     *_MARKUP_RULES,
-    *compile_rules(*PATH_ROWS),
+    *compile_rules(
+        *PATH_ROWS, (r"(?<=[ (]):(\d{3,5}|(?:22|25|53|80)(?!,| (?:past|after|and)\b))(?![\w:])", _read_port)
+    ),
     *codes.SYMBOL_RULES,
     *compile_rules((r"-(?=\d{1,4}(?![\w.,:/-]|$)|\d{1,4}[`.,]?$)", _read_number_of_option)),
     *plural_numbers.SYMBOL_RULES,

@@ -113,6 +113,8 @@ def _read_slash_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
     before_account = _ACCOUNT_AHEAD.match(scan.view, match.end())
     if word == "A C" and (before_account or _ACCOUNT_BEHIND.search(scan.view, match.start())):
         word = "account"
+    if word == "care of" and scan.context.previous_word == "patient":
+        word = "complains of"
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)
     return match.end()

@@ -100,6 +100,7 @@ NOUNS_BEFORE_HOURS_OF_WORK = _words("nouns_before_hours_of_work")
 NOUNS_AFTER_HOURS_OF_WORK = _words("nouns_after_hours_of_work")
 SENTENCE_STARTERS = _words("sentence_starters")
 STATES = _readings("states")
+STATES_OF_NEWSPAPERS = _readings("states_of_newspapers")
 UNAMBIGUOUS_STATES = _words("unambiguous_states")
 # After "Boston," the letters of these may be an answer, a document or a doctor.
 STATES_AFTER_CITIES = frozenset(STATES) - {"OK", "HI", "ID", "MD"}
@@ -176,6 +177,8 @@ LARGE_COUNTS = _readings("large_counts")
 # Letters, words and signs
 LETTER_NAMES = _readings("letter_names")
 NOUNS_BEFORE_LETTERS = _words("nouns_before_letters")
+ENDINGS_OF_CHORDS = _readings("endings_of_chords")
+ELEMENTS_OF_ISOTOPES = _readings("elements_of_isotopes")
 KEYS_OF_KEYBOARDS = _readings("keys_of_keyboards")
 SHORT_NAMES = _words("short_names")
 SHORT_WORDS_OF_PASSWORDS = _words("short_words_of_passwords")

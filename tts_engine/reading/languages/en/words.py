@@ -243,6 +243,23 @@ def _read_name_with_underscores(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_prefixed_initialism(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the small letters and the capitals of "mRNA", "eSIM" and "gRPC"."""
+    capitals = match.group(2)
+    if capitals == "OS" or capitals.lower() in vocabulary.COMMON_WORDS or capitals in vocabulary.DIRECTIONS:
+        return None
+    ENGLISH_SPELLER.spell(scan, *match.span(1))
+    if capitals in vocabulary.PRONOUNCED_ACRONYMS:
+        scan.emit(vocabulary.PRONOUNCED_ACRONYMS[capitals], *match.span(2))
+    else:
+        ENGLISH_SPELLER.spell(scan, *match.span(2))
+    if match.group(3):
+        scan.words[-1].text += "'s"
+        scan.words[-1].stop = match.end()
+    note_english_word(scan.context, capitals)
+    return match.end()
+
+
 def _read_joined_words(scan: ScanState, match: re.Match[str]) -> int:
     """Read "NullPointerException" and "getUserById" word by word."""
     ENGLISH_SPELLER.read_address_word(scan, *match.span())
@@ -290,7 +307,10 @@ LETTER_RULES = (
     *_CAPITAL_WORD_RULES,
     *compile_rules(
         (rf"(?:{_MIXED_CASE_ACRONYM})(?!\w)", _read_mixed_case_acronym),
+        (r"([a-z]{1,2})([A-Z]{2,5})('?s)?(?![\w'])", _read_prefixed_initialism),
         (r"(?:[A-Z][a-z]+(?:[A-Z][a-z]+){2,6}|[a-z]{3,20}(?:[A-Z][a-z]+){1,6})(?![\w'])", _read_joined_words),
+        # "HTTPServer", "JSONDecodeError"
+        (r"[A-Z]{2,6}[A-Z][a-z]{2,20}(?:[A-Z][a-z]{1,20}){0,5}(?![\w'])", _read_joined_words),
     ),
     *_INITIALISM_RULES,
 )

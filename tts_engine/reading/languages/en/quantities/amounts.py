@@ -57,6 +57,9 @@ _BRACKETED_STATUS = re.compile(
 )
 _VERSION_BEHIND = re.compile(r"(?<![\d.])\d{1,4}\.\d{1,3}\.\d{1,3}\Z")
 _ADDED_BEHIND = PatternBehind(r"(?<![\w+])\+\d{1,3}(?:,?\d{3}){0,3}(?:\.\d{1,4})?%? \Z")
+# "4K@60Hz", "4K, 60fps", "144Hz, 4K"
+_PICTURE_AHEAD = re.compile(r"@|,? (?:at )?\d{2,3} ?(?:fps|FPS|Hz|hz)\b|,? HDR")
+_PICTURE_BEHIND = re.compile(r"(?:\d ?(?:fps|FPS|Hz|hz)|\d{3,4}p|HDR),? (?:at |or )?\Z")
 _CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
 
 
@@ -263,7 +266,9 @@ def _is_magnitude(scan: ScanState, match: re.Match[str]) -> bool:
     if is_counted(following) or following in vocabulary.COUNTED_ABBREVIATIONS or following == "ly":
         return not (context.sentence_start and match.group() == "3M")
     if letter in "kK":
-        on_screen = context.previous_word == "in" or scan.view[match.end() : match.end() + 1] == "@"
+        on_screen = context.previous_word == "in" or _PICTURE_AHEAD.match(scan.view, match.end())
+        on_screen = on_screen or _PICTURE_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+        on_screen = on_screen or (context.after_comma and scan.view[match.end() : match.end() + 1] == ",")
         if match.group() in ("4K", "8K") and on_screen:  # "watch it in 4K", "4K@60Hz"
             return False
         after_name = context.previous_capitalized and not context.after_comma
@@ -382,9 +387,11 @@ def _read_by(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 LETTER_RULES = compile_rules(
-    (r"x(?= \d)", _read_by),
     (r"[Rr]ev\.? (?=[A-Z](?![\w.'])|\d)", read_as("revision")),
+    # "at 400°F x 12 min."
+    (r"(?<=[a-zA-Z)] )x(?= ?\d{1,3} ?(?:min|mins|minutes|h|hrs?|hours?)\b)", read_as("for")),
     (r"x(?= ?\d{1,3} ?(?:d|days?|wks?|weeks?|mos?|months?|nights?|doses?|yrs?|years?)\b)", _read_for),
+    (r"x(?= \d)", _read_by),
     (r"([A-Z]{1,2})(\d{1,3})-(?=\1(\d{1,3})(?![\w-]))", _read_first_code_of_range),
     (r"x(\d{1,3})(?![\w.,:/-]\d|\w)", _read_multiple),
     (r"(?!V(?:4|6|8|10|12)(?![\w.]\d))[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),

@@ -47,8 +47,8 @@ _MINUTES_SIGN_BEHIND = PatternBehind(
     re.IGNORECASE,
 )
 _FOOTBALL = re.compile(
-    r"\b(?:scor(?:ed|es|ing)|goals?|equali[sz]\w+|penalty|booked|(?:red|yellow) card|sent off|kick-?off"
-    r"|header|free kick|stoppage|winner|offside|corner kick|substitut\w+)\b",
+    r"(?:45|90)'\+\d|\b(?:[FH]T \d|scor(?:ed|es|ing)|goals?|equali[sz]\w+|penalty|booked|(?:red|yellow) card"
+    r"|sent off|kick-?off|header|free kick|stoppage|winner|offside|corner kick|substitut\w+)\b",
     re.IGNORECASE,
 )
 
@@ -143,6 +143,13 @@ def _read_minute_of_match(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_added_time(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "45'+2'" of a football match."""
+    scan.emit(f"{amount_words(match.group(1))} plus {amount_words(match.group(2))}", *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_military_time(scan: ScanState, match: re.Match[str]) -> int:
     """Read "0900 hrs"."""
     hour, minute = int(match.group(1)), int(match.group(2))
@@ -164,6 +171,7 @@ CLOCK_RULES = compile_rules(
 # The sign of 5' 10" is of feet.
 _SIGN = r"'(?!\w| ?\d{1,2}(?:\"|''))"
 DIGIT_RULES = compile_rules(
+    (r"(45|90|105|120)'\+(\d{1,2})'?(?!\w)", _read_added_time),
     (rf"(\d{{1,3}})(?:\+(\d{{1,2}}))?{_SIGN}", _read_minute_of_match),
     (rf"(\d{{1,3}}){_SIGN}", _read_minutes_sign),
     (r"(0[1-9])([0-5]\d) ?(?:hrs|hours|h)(?!\w)", _read_military_time),

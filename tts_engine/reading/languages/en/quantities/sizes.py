@@ -17,7 +17,7 @@ from .units import LENGTH_WORDS, WORDS_AFTER_LENGTHS, end_of_unit
 _EQUATION_AHEAD = re.compile(r"(?:\d|[.,](?=\d)){1,12} ?=")
 # "× 40 × 20 cm": sizes are read with "by", products with "times".
 _SIZE_AHEAD = re.compile(
-    rf"× ?{DECIMAL} ?(?:× ?{DECIMAL} ?)?-?(?:[ckm]?m|in|ft|px|inch(?:es)?|feet|met(?:er|re)s|[\"'])(?!\w)"
+    rf"× ?{DECIMAL} ?(?:× ?{DECIMAL} ?)?-?(?:[ckm]?m|in|ft|px|inch(?:es)?|feet|met(?:er|re)s|[\"'])(?![\w^])"
 )
 _TIMES_AHEAD = re.compile(r" ?[x×] ?\d")
 _SIGNS_OF_LENGTH = {'"': "in", "'": "ft"}
@@ -109,6 +109,17 @@ def _read_side(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_trousers(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "32W x 34L", a waist and a length."""
+    for group in (1, 3):
+        scan.emit(numbers.cardinal(int(match.group(group))), *match.span(group))
+        ENGLISH_SPELLER.spell(scan, *match.span(group + 1))
+        if group == 1:
+            scan.emit("by", match.end(2), match.start(3))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_tire(scan: ScanState, match: re.Match[str]) -> int:
     """Read "225/65R17"."""
     width, ratio, rim = (int(match.group(place)) for place in (1, 2, 4))
@@ -133,6 +144,7 @@ LETTER_RULES = (
 )
 DIGIT_RULES = compile_rules(
     (_TIRE, _read_tire),
+    (r"([2-6]\d)(W) ?[x×/] ?([2-4]\d)(L)(?!\w)", _read_trousers),
     # "2x4", "12x12x6"
     (r"([1-9]\d{0,2})x(?= \d{1,4}(?:\.\d)?-[a-z])", _read_count),
     (r"([1-9]\d{0,4})x(?=[1-9]\d{0,4}(?:x[1-9]\d{0,4})?(?:m|km|cm|mm|ft)?(?!\w))", _read_number_times),

@@ -179,6 +179,7 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     if words := _end_of_range_of_days(scan, match):
         return words
     date, date_expected = _date_words(scan, first, second), _is_date_expected(scan, match)
+    is_fraction = second in numbers.FRACTIONS and 0 < first < second
     if date_expected and not date and scan.context.previous_word != "is" and second <= 12 < first <= 31:
         date = day_and_month(scan, first, second)
     if words := pair_words(scan, match):
@@ -197,7 +198,6 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     if (unit := _UNIT_AHEAD.match(scan.view, match.end())) and unit.group(2) != "mmHg":
         if second == 24 and unit.group(2) in ("h", "hr", "hrs"):
             return f"{numbers.cardinal(first)} per twenty four"
-        is_fraction = second in numbers.FRACTIONS and 0 < first < second
         return _fraction_words(first, second) if is_fraction else _both_words(first, second)
     if (first, second) == (1, 2) and _ARTICLE_AHEAD.match(scan.view, match.end()):
         return "half"
@@ -211,7 +211,7 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
         return date
     if scan.next_word(match.end()) in ("stars", "rating"):
         return f"{numbers.cardinal(first)} out of {numbers.cardinal(second)}"
-    if second in numbers.FRACTIONS and 0 < first < second:
+    if is_fraction:
         return _fraction_words(first, second)
     if second in (10, 100) and first <= second:
         return f"{numbers.cardinal(first)} out of {numbers.cardinal(second)}"
@@ -240,7 +240,7 @@ def _is_date_expected(scan: ScanState, match: re.Match[str]) -> bool:
         return False
     # "6/3, 6/5, and 6/10"
     if scan.context.date_words_left and scan.context.previous_word in ("0", "and", "or"):
-        return True
+        return scan.next_word(match.end()) != "of"  # "on 5/6, 5/6 of voters"
     words_before = vocabulary.WORDS_BEFORE_DATES | vocabulary.WORDS_BEFORE_EXPIRY
     return scan.context.previous_word in words_before or bool(_DATE_BEHIND.search(scan.view, match.start()))
 
@@ -279,7 +279,8 @@ def _is_expiry(scan: ScanState, match: re.Match[str]) -> bool:
         return False
     if scan.context.previous_word == "thru":
         is_of_card = _VALID_BEHIND.search(scan.view, 0, match.start())
-        if not is_of_card or (len(month) == 1 and _OFFERS.search(scan.view, 0, match.start())):
+        # "02/28" is how a card has it
+        if not is_of_card or (len(month) == 1 and "card" not in scan.view[: match.start()]):
             return False
     if scan.context.previous_word in vocabulary.NOUNS_OF_EXPIRY:
         return True

@@ -15,6 +15,12 @@ from .number_words import DECIMAL, amount_words, is_one
 
 UNIT = any_of(vocabulary.UNITS)
 _LONG_UNIT = any_of(unit for unit in vocabulary.UNITS if len(unit) > 1)
+# "kWh", "Mbps": no words
+_MIXED_CASE_UNITS = [
+    unit
+    for unit in vocabulary.UNITS
+    if len(unit) > 2 and unit.isalpha() and unit.isascii() and unit.upper() != unit != unit.lower()
+]
 _BINARY_SIZES = {"Ki": "kibibyte", "Mi": "mebibyte", "Gi": "gibibyte", "Ti": "tebibyte"}
 _RATE = any_of(vocabulary.RATE_UNITS)
 LENGTH_WORDS = rf"(?:in diameter|{any_of(vocabulary.LENGTH_WORDS)})"
@@ -39,6 +45,7 @@ _OTHER_SIZE_AHEAD = re.compile(
     rf" (?:version|model|option|one|{any_of(vocabulary.MEASURED_NOUNS)})\b"
 )
 _SPOON_AHEAD = re.compile(r"\. [a-z]")  # "1 t. sugar"
+_COUNT_BEHIND = PatternBehind(r"(?:\d|\b(?:[Aa]n?|[Tt]he|[Oo]ne|[Tt]wo|[Tt]hree|[Ee]ach)) \([^()]{0,12}\Z")
 _BRACKET_AHEAD = re.compile(r"\.?\) ")
 _COUNTS = vocabulary.WORDS_BEFORE_UNITS - vocabulary.WORDS_BEFORE_ONE - {"of", "some"} | {"one"}
 _SIZE_BEHIND = re.compile(r"\d ?[x×] ?\Z")  # "12 x 16 ft. deck"
@@ -54,12 +61,17 @@ _POPULATION_BEHIND = PatternBehind(r"\b[Pp]op(?:ulation|\.)[^;!?]{0,30}\Z")
 # The x of "3x = 12" and "y = 3x" is a variable.
 _EQUATION_AHEAD = re.compile(r" ?[=^]")
 _EQUATION_BEHIND = PatternBehind(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
+# "3.5L V6"
+_ENGINE_AHEAD = re.compile(
+    r" (?:[IVWH]-?(?:[2-68]|10|12|16)|[Tt]urbo\w*|[Dd]iesel|EcoBoost|Hemi|inline|flat)\b"
+)
 _DRUGS = any_of(vocabulary.DRUGS_IN_UNITS)
 _WAY_OF_DRUG_AHEAD = re.compile(
-    rf"/(?:kg|mL|ml)\b| (?:SC|SQ|IM|IV|subQ|subcut\w{{0,12}})\b| (?:of )?(?:\w{{2,12}} )?(?i:{_DRUGS})\b"
+    rf"/(?:kg|mL|ml)\b| (?:SC|SQ|IM|IV|subQ|subcut\w{{0,12}}|q[AP]M|qHS)\b"
+    rf"| (?:of )?(?:\w{{2,12}} )?(?i:{_DRUGS})\b"
 )
 _DRUG_BEHIND = PatternBehind(rf"\b(?i:{_DRUGS})\b[^.;!?]{{0,30}}\Z")
-_POWER_BEHIND = PatternBehind(r"(?:\^-?\d{1,3}|\d[MB]) \Z")
+_POWER_BEHIND = PatternBehind(r"(?:\^-?\d{1,3}|\d[kKMB]) \Z")
 _UNIT_AFTER_POWER = re.compile(rf" ?({UNIT})(?![\w'-])")
 
 
@@ -162,9 +174,15 @@ def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
     if following in vocabulary.MEASURED_NOUNS and scan.view[end : end + 1] == " ":
         return True
     bracketed = _BRACKET_AHEAD.match(scan.view, match.end())  # "1 (15 oz.) can"
-    if bracketed and scan.next_word(bracketed.end()) in vocabulary.MEASURED_NOUNS:
+    if (
+        bracketed
+        and _COUNT_BEHIND.search(scan.view, match.start())
+        and scan.next_word(bracketed.end()) in vocabulary.MEASURED_NOUNS
+    ):
         return True
-    if _OTHER_SIZE_AHEAD.match(scan.view, end):
+    if _OTHER_SIZE_AHEAD.match(scan.view, end) or (
+        match.group(3) == "L" and _ENGINE_AHEAD.match(scan.view, end)
+    ):
         return True
     if previous in _COUNTS and is_counted(following):  # "two 30 min. sets"
         return True
@@ -234,6 +252,18 @@ def _read_rate(scan: ScanState, match: re.Match[str]) -> int | None:
     return end_of_unit(scan, match.end())
 
 
+def _read_unit_without_number(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "kWh" of "your kWh usage", and of "in kWh" in the plural."""
+    if scan.context.after_number:
+        return None
+    following = scan.next_word(match.end())
+    before_noun = following.islower() and following not in vocabulary.WORDS_AFTER_PRICES
+    one = before_noun or scan.context.previous_word in vocabulary.WORDS_BEFORE_ONE
+    scan.emit(vocabulary.UNITS[match.group(1)][0 if one else 1], *match.span())
+    note_english_word(scan.context, match.group(1))
+    return match.end()
+
+
 def _read_units_of_drug(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "8 U" of "insulin aspart 8 U SC", "20 U heparin" and "12 U/kg"."""
     is_drug = _WAY_OF_DRUG_AHEAD.match(scan.view, match.end()) or _DRUG_BEHIND.search(
@@ -243,6 +273,13 @@ def _read_units_of_drug(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     number = match.group(1)
     scan.emit(f"{amount_words(number)} unit{'' if is_one(number) else 's'}", *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_molarity(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "0.5 M" of "0.5 M NaOH"."""
+    scan.emit(f"{amount_words(match.group(1))} molar", *match.span())
     scan.context.note_number()
     return match.end()
 
@@ -358,15 +395,22 @@ def _read_decimal_comma(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_unit_after_formula(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the "kg" of "5.97 × 10^24 kg" and the "km" of "1.5M km"."""
+    """Read the "kg" of "5.97 × 10^24 kg", the "km" of "1.5M km" and the "mi" of "41k mi"."""
     if not scan.context.after_number or not _POWER_BEHIND.search(scan.view, match.start()):
         return None
-    scan.emit(vocabulary.UNITS[match.group(1)][1], *match.span(1))
+    is_adjective = scan.next_word(match.end()) in vocabulary.MEASURED_NOUNS
+    scan.emit(vocabulary.UNITS[match.group(1)][0 if is_adjective else 1], *match.span(1))
     scan.context.note_number()
     return end_of_unit(scan, match.end())
 
 
-LETTER_RULES = compile_rules((r"(kg|km|cm|mm|mg|g|ly|m|s|W|V|Hz|kcal)(?![\w'])", _read_unit_after_formula))
+LETTER_RULES = compile_rules(
+    (
+        r"(kg|km|cm|mm|mg|g|ly|m|s|W|V|Hz|kcal|mi|ft|sq\.? ?ft|sqft|gal|lbs|kWh|IU|mAh)(?![\w'])",
+        _read_unit_after_formula,
+    ),
+    (rf"({any_of(_MIXED_CASE_UNITS)})(?![\w'/-])", _read_unit_without_number),
+)
 DIGIT_RULES = compile_rules(
     # 5'10", "6 ft 2 in"
     (r"(\d{1,2})' ?(\d{1,2})(?:\"|'')", _read_height),
@@ -391,7 +435,8 @@ DIGIT_RULES = compile_rules(
         _read_years,
     ),
     (rf"({DECIMAL})({any_of(_BINARY_SIZES)})(?!\w)", _read_binary_size),
-    (rf"({DECIMAL}) ?U(?![\w.'-])", _read_units_of_drug),
+    (rf"({DECIMAL}) ?M(?= (?=[A-Z]{{0,4}}[a-z\d])(?:[A-Z][a-z]?\d?){{2,6}}(?!\w))", _read_molarity),
+    (rf"({DECIMAL}) ?(?:U(?![\w.'-])|u\.|u(?= (?:SC|SQ|IM|IV)\b))", _read_units_of_drug),
     (rf"({DECIMAL}) ?V(?:DC|AC)? ?[/,x@-]? ?({DECIMAL}) ?A(?!\w)", _read_volts_and_amps),
     (r"(\d(?:\.\d)?)[ -]?(B[RDA]|bdr?m?|br|ba)s?(/(?=\d))?(?!(?<!/)[\w/]|(?<!/) \d)", _read_rooms),
     (r"(\d+\.\d+) ?A(?!\w)", _read_amps),
