@@ -125,6 +125,17 @@ def _read_arrival(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_charge(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "chg." of "svc. chg." and of "chg. $12"; elsewhere it is a change."""
+    priced = scan.next_visible(match.end()) in ("$", "£", "€")
+    if not priced and scan.context.previous_word not in vocabulary.WORDS_BEFORE_CHARGES:
+        return None
+    word = "charges" if "s" in match.group() else "charge"
+    scan.emit(word, *match.span())
+    note_english_word(scan.context, word)
+    return _end_of_abbreviation(scan, match, match.group().endswith("."))
+
+
 def _read_cups(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "c." of "1 1/2 c. flour"."""
     if not scan.context.after_number:
@@ -391,7 +402,10 @@ LETTER_RULES = (
         (r"(wk|yr|sec)\.?(?= \d)", _read_numbered_period),
         (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
         (r"(?:[Ff]ea|f)t\.(?= [A-Z])", _read_featured_artist),
-        (r"c\.(?= [a-z])", _read_cups),
+        (r"c\.(?=\)? [a-z]|\))", _read_cups),
+        (r"[Cc]hgs?\.?(?!\w)", _read_charge),
+        (r"[Dd]iv\.?(?= (?:yld|yields?|payouts?|paid|of [$£€]|[$£€]))", read_as("dividend")),
+        (r"(?:(?<=% )|(?<=p\.a\. ))int\.?(?!\w)", read_as("interest")),
         (r"c(?= [a-z]{3})", _read_cups_without_stop),
         (r"([Tt])\.(?= [a-z])", _read_spoons),
         (r"[Cc]\.(?= ?\d{3,4}\b)", read_as("circa")),

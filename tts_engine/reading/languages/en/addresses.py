@@ -28,11 +28,13 @@ _MEASURE_BEHIND = re.compile(
 _OF_PLACE_AHEAD = re.compile(r" of (?:the |our |here|there|this |that |downtown|town|[A-Z])")
 _REGION_AHEAD = re.compile(rf" (?:{any_of(vocabulary.REGIONS)}|(?:{any_of(vocabulary.SIDES_OF_PLACES)})s?)\b")
 _SPEED_AHEAD = re.compile(r" (?:at )?\d|[,.;]|\Z")
-_WAY_AHEAD = re.compile(r" on(?:to)? (?:the )?[A-Z\d]")
+_WAY_AHEAD = re.compile(
+    r" (?:on(?:to)? (?:the )?[A-Z\d]|at (?:the )?(?:lights?|stop|end|fork|T|circle|signal|bridge)\b)"
+)
 _SPOUSE_AHEAD = re.compile(r"\.? (?:&|and) (?:Mrs?|Ms|Dr)\b")  # "Dr. & Mrs. Katz"
 _TURN_BEHIND = PatternBehind(
     r"\b(?:turn|bear|veer|keep|merge|swipe|(?:make|take|hang) an?|first|second|next|1st|2nd|3rd|sharp|slight"
-    r"|(?:on|to) your) \Z",
+    r"|(?:on|to) your|(?:\bmi\.?|miles?|feet|ft\.?|blocks?|house|door|driveway|building) on(?: the)?) \Z",
     re.IGNORECASE,
 )
 

@@ -27,6 +27,9 @@ _DAYS_BEHIND = PatternBehind(
 _DATE_AFTER_DASH = re.compile(rf" ?[-–—] ?(?:{WEEKDAY}\.?,? )?{MONTH}(?![\w])")
 _HOUR_AFTER_DASH = re.compile(r" ?[-–] ?\d{1,2}(?::[0-5]\d)?[ap](?!\w)")
 _LONG_WEEKDAYS = frozenset(name.lower() for name in vocabulary.WEEKDAY_NAMES.values())
+_WORDS_BEFORE_HOURS = frozenset(
+    ("check in", "check out", "in", "out", "due", "open", "opens", "close", "closes", "eta")
+)
 _AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
 _PART_OF_DATE_PATTERN = re.compile(r"[Mm]+|[Dd]+|[Yy]+")
 _PARTS_OF_DATES = {"D": "day", "M": "month", "Y": "year"}
@@ -121,7 +124,7 @@ def _read_first_hour_of_range(scan: ScanState, match: re.Match[str]) -> int | No
 def _read_hour_with_letter(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "8a-6:30p" and "by 5p"."""
     hour, minute = int(match.group(1)), int(match.group(2) or 0)
-    announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_TIMES
+    announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_TIMES | _WORDS_BEFORE_HOURS
     if not 1 <= hour <= 12 or not (
         announced or match.group(2) or _HOUR_AFTER_DASH.match(scan.view, match.end())
     ):

@@ -149,6 +149,14 @@ def _read_initialism(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_element(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "Na" of "Na 141", a value of the blood."""
+    word = vocabulary.ELEMENTS_OF_ISOTOPES[match.group()]
+    scan.emit(word, *match.span())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
 def _read_sharp(scan: ScanState, match: re.Match[str]) -> int:
     """Read "C#"."""
     return _read_letter_with_sign(scan, match, "sharp")
@@ -291,6 +299,7 @@ _CAPITAL_WORD_RULES = compile_capital_rules(
     (r"([IVXLC]{1,6})('s)?(?![\w'])", _read_roman),
     (r"([IVX]{1,4})([A-Ca-c])(?![\w'])", _read_part_with_letter),
     (r"Rx(?!\w)", _read_initialism),
+    (r"(?:Na|Ca)(?= \d{1,3}(?:\.\d{1,2})?(?![\w.,:/]\d|\w))", _read_element),
     (r"[CF]#(?!\w)", _read_sharp),
     # Grades and blood groups; not "A- and B-rated"
     (r"(?:[A-DFO]|AB)-(?![\w-]| (?:and|or) \w+-\w)", _read_minus_grade),

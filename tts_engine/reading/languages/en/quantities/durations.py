@@ -162,11 +162,20 @@ def _read_military_time(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_dilution(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "1:10,000"."""
+    for group, joined in ((1, ""), (2, "to ")):
+        scan.emit(f"{joined}{amount_words(match.group(group))}", *match.span(group))
+    scan.context.note_number()
+    return match.end()
+
+
 CLOCK_RULES = compile_rules(
+    (r"(\d{1,3}):(\d{1,3}(?:,\d{3}){1,3})(?![\w:]|,\d)", _read_dilution),
     (
         r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?([.,]\d{1,6}(?!\w|[.,:]\d))?(?![\d:]| ?[AaPp]\.?[Mm])",
         _read_clock_duration,
-    )
+    ),
 )
 # The sign of 5' 10" is of feet.
 _SIGN = r"'(?!\w| ?\d{1,2}(?:\"|''))"

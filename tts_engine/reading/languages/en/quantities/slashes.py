@@ -9,6 +9,7 @@ import re
 from ....kit.lazy_pattern import PatternBehind
 from ....kit.tokenizer import ScanState, any_of, compile_rules
 from .. import vocabulary
+from ..codes import is_counted
 from ..dates import day_and_month
 from ..spelling import ENGLISH_SPELLER
 from ..word_context import note_english_word
@@ -63,10 +64,12 @@ _UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a m
 _INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
 _DWELLINGS = frozenset(("flat", "unit", "apt", "apartment", "suite", "shop"))
 _PRICE_BEHIND = re.compile(r"[$£€][\d.,]{1,12}\Z")
-_MANY_AHEAD = re.compile(r"/[\d,]{1,9}[kKM]? [a-z]{3}")
+_MANY_AHEAD = re.compile(r"/[\d,]{1,9}[kKM]? (?:[a-z]{3}|(?:in|out)(?![a-z]))")
 _FEW_BEHIND = re.compile(r"(?<![\w.,$£€])\d{1,2}\Z")  # "3/$10"
-_SIZE_OF_MEMORY_BEHIND = re.compile(r"\d ?[GTM]B\Z")  # "16GB/512GB"
-_SIZE_OF_MEMORY_AHEAD = re.compile(r"/\d{1,4} ?[GTM]B\b")
+_SIZE_OF_MEMORY_BEHIND = re.compile(r"\d ?(?:[GTM]B|[KMG]bps)\Z")  # "16GB/512GB", "1 Gbps/500 Mbps"
+_SIZE_OF_MEMORY_AHEAD = re.compile(r"/\d{1,4} ?(?:[GTM]B|[KMG]bps)\b")
+_BINARY_SIZE_BEHIND = re.compile(r"\d[KMGT]i\Z")  # "412Mi/2Gi"
+_BINARY_SIZE_AHEAD = re.compile(r"/\d{1,5}(?:\.\d)?[KMGT]i\b")
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
 _ARTICLE_AHEAD = re.compile(r" an? [a-z]")
 # Points, rebounds and assists; kills, deaths and assists. "We had 31/8/11" alone is a date.
@@ -215,6 +218,11 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
         return _fraction_words(first, second)
     if second in (10, 100) and first <= second:
         return f"{numbers.cardinal(first)} out of {numbers.cardinal(second)}"
+    counts = 0 < first <= second and is_counted(scan.next_word(match.end()))
+    if (
+        counts and scan.context.previous_word not in vocabulary.DETERMINERS
+    ):  # "48/50 units"; "the 11/28 orders"
+        return f"{numbers.cardinal(first)} of {numbers.cardinal(second)}"
     if date:
         return date
     return _both_words(first, second)
@@ -389,6 +397,10 @@ def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | No
         word = "per"
     elif _FEW_BEHIND.search(scan.view, max(0, start - 3), start):
         word = "for"
+    elif _BINARY_SIZE_BEHIND.search(scan.view, max(0, start - 6), start) and _BINARY_SIZE_AHEAD.match(
+        scan.view, start
+    ):
+        word = "of"
     elif _is_between_sizes_of_memory(scan, start):
         scan.punctuate(",")
         return match.end()

@@ -62,6 +62,11 @@ _POPULATION_BEHIND = PatternBehind(r"\b[Pp]op(?:ulation|\.)[^;!?]{0,30}\Z")
 _EQUATION_AHEAD = re.compile(r" ?[=^]")
 _EQUATION_BEHIND = PatternBehind(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
 # "3.5L V6"
+# "12-pt. font", "a 10-pt lead"; "a 1-pt. carton"
+_TYPE_AHEAD = re.compile(
+    r"\.? (?:font|type|text|Arial|Times|Helvetica|Calibri|Courier|leads?|leading|scale|inspection)\b"
+)
+_HOLDERS_OF_PINTS = frozenset("basket bottle can carton container glass jar milk mug box pack".split())
 _ENGINE_AHEAD = re.compile(
     r" (?:[IVWH]-?(?:[2-68]|10|12|16)|[Tt]urbo\w*|[Dd]iesel|EcoBoost|Hemi|inline|flat)\b"
 )
@@ -116,11 +121,17 @@ def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
     if not gap and (scan.context.after_code or (len(unit) == 1 and _is_other_letter(scan, match))):
         return None
     is_adjective = gap == "-" or _is_before_measured_noun(scan, match)
+    if unit == "pt" and (gap == "-" or _TYPE_AHEAD.match(scan.view, match.end())):
+        unit = "pt" if scan.next_word(_after_stop(scan, match.end())) in _HOLDERS_OF_PINTS else "pts"
     name = vocabulary.UNITS[unit][0 if is_adjective or is_one(number) else 1]
     scan.emit(amount_words(number), match.start(), match.end(1))
     scan.emit("million" if _is_millions(scan, match) else name, match.start(3), match.end(3))
     scan.context.note_number()
     return end_of_unit(scan, match.end())
+
+
+def _after_stop(scan: ScanState, end: int) -> int:
+    return end + 1 if scan.view[end : end + 2] == ". " else end
 
 
 def _read_years(scan: ScanState, match: re.Match[str]) -> int:
@@ -195,7 +206,7 @@ def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
 def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
     """Whether a letter after a number and a blank is a unit, as in "340 g"; not in "apartment 5 L"."""
     context = scan.context
-    after_name = context.previous_capitalized and not context.after_colon
+    after_name = context.previous_capitalized and not (context.after_colon or context.after_comma)
     named = context.identifier_expected or context.code_words_left or after_name
     is_direction = unit == "W" and _INITIAL_AHEAD.match(scan.view, end)
     continues = scan.view[end : end + 1] == "-" or _NAME_AHEAD.match(scan.view, end)  # "5 t-shirts"
@@ -353,6 +364,21 @@ def _is_in_feet(scan: ScanState, match: re.Match[str]) -> bool:
     return following in vocabulary.WORDS_AFTER_FEET or bool(_FEET_BEHIND.search(scan.view, 0, match.start()))
 
 
+def _read_container(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "40'" of "40' HC", the length of a container."""
+    scan.emit(f"{amount_words(match.group(1))} foot", *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_carats(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "0.5 ct" and "18 ct gold"."""
+    is_adjective = scan.next_word(match.end()).islower()
+    scan.emit(f"{amount_words(match.group(1))} {'carat' if is_adjective else 'carats'}", *match.span())
+    scan.context.note_number()
+    return end_of_unit(scan, match.end())
+
+
 def _read_angle(scan: ScanState, match: re.Match[str]) -> int:
     """Read the 40°42'46" of "40°42'46"N", in degrees, minutes and seconds."""
     for group, one in ((1, "degree"), (2, "minute"), (3, "second")):
@@ -417,6 +443,11 @@ DIGIT_RULES = compile_rules(
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
     (r"(\d)-(?:ft|foot)-(\d{1,2})(?!\w)", _read_height),
     (r"(\d{1,3})° ?(\d{1,2})' ?(?:(\d{1,2}(?:\.\d{1,4})?)(?:\"|'') ?)?([NSEW](?!\w))?", _read_angle),
+    (
+        r"(20|40|45|53)'(?= (?:HC|HQ|FCL|GP|containers?|trailers?|reefers?|dry|standard|high cube)\b)",
+        _read_container,
+    ),
+    (r"(\d{0,2}\.\d{1,2}|\d{1,2}(?= ct\.? (?:\w{4,7} )?(?:gold|diamonds?)\b)) ?ct(?![\w'])", _read_carats),
     (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
     (r"(\d{1,4}(?:\.\d{1,2})?)/(?=\d{1,4}(?:\.\d{1,2})? ?[KMGT]i?B(?!\w))", _read_part_of_size),
     (r"(\d{1,3})[-–](\d{1,3})x(?!\w)", _read_times_range),
