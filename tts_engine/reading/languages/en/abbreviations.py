@@ -127,10 +127,23 @@ def _read_arrival(scan: ScanState, match: re.Match[str]) -> int:
 
 def _read_charge(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "chg." of "svc. chg." and of "chg. $12"; elsewhere it is a change."""
-    priced = scan.next_visible(match.end()) in ("$", "£", "€")
+    priced = scan.next_visible(match.end()) in ("$", "£", "€") or _PRICE_BEHIND.search(
+        scan.view, match.start()
+    )
     if not priced and scan.context.previous_word not in vocabulary.WORDS_BEFORE_CHARGES:
         return None
     word = "charges" if "s" in match.group() else "charge"
+    scan.emit(word, *match.span())
+    note_english_word(scan.context, word)
+    return _end_of_abbreviation(scan, match, match.group().endswith("."))
+
+
+def _read_after_noun(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "pw" of "wifi pw" and the "cap." of "towing cap. 5,000 lbs."."""
+    nouns, word = _AFTER_NOUNS[match.group().rstrip(".")]
+    announces = scan.view[match.end() : match.end() + 1] in (":", "=")
+    if not (announces or scan.context.previous_word in nouns):
+        return None
     scan.emit(word, *match.span())
     note_english_word(scan.context, word)
     return _end_of_abbreviation(scan, match, match.group().endswith("."))
@@ -238,6 +251,8 @@ def _read_wind(scan: ScanState, match: re.Match[str]) -> int:
 def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read an abbreviation of the vocabulary with its full stop, or without where it needs none."""
     word, dotted = match.group(1), bool(match.group(2))
+    if scan.view[match.start() - 1 : match.start()] == "\\":  # of a path
+        return None
     if scan.context.previous_word in ("per", "sq") and word in _UNITS_AFTER_PER:
         return _read_unit_after_per(scan, match)
     if word in vocabulary.STREET_ABBREVIATIONS:
@@ -254,6 +269,8 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     ):
         spoken = "Express"
     following = scan.next_visible(match.end())
+    if word == "Rev" and not following.isupper() and scan.context.previous_word != "the":
+        spoken = "Revenue"
     if (
         word == "exp"
         and not following.isdigit()
@@ -306,6 +323,8 @@ def _form_of_unit(scan: ScanState, match: re.Match[str]) -> str:
     if word not in vocabulary.UNITS:
         return ""
     if word == "min" and _LIMITED_BEHIND.search(scan.view, match.start()):
+        return "minimum"
+    if word == "min" and not scan.context.after_number and previous in _BEFORE_MINIMUM:
         return "minimum"
     if scan.context.after_number:
         is_one = _ORDINAL_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
@@ -377,6 +396,16 @@ _CONTRACTED = any_of(vocabulary.CONTRACTED_ABBREVIATIONS)
 _COUNTED = any_of(vocabulary.COUNTED_ABBREVIATIONS)
 _NOUNS_OF_NUMBERS = frozenset(("code", "codes", "number", "numbers", "no", "num"))  # "conf. code"
 _PERIODS = frozenset(("yr", "mo", "wk", "hr"))
+_AFTER_NOUNS = {
+    "pw": (frozenset("reset new temp wifi fi the your my user and or default".split()), "password"),
+    "cap": (
+        frozenset("towing weight load tank seating battery max total storage cargo fuel".split()),
+        "capacity",
+    ),
+}
+_BEFORE_MINIMUM = frozenset(
+    ("the", "your", "order", "payment", "monthly", "no", "below", "above", "required")
+)
 _BEFORE_PATIENT = frozenset(("", "the", "a", "this", "that", "each", "every", "new"))
 _CHAT = any_of(vocabulary.CHAT_ABBREVIATIONS)
 DIGIT_RULES = compile_rules((rf"(?=\d ?[a-z])(?:{_CHAT})(?![\w'])", _read_chat_abbreviation))
@@ -404,6 +433,13 @@ LETTER_RULES = (
         (r"(?:[Ff]ea|f)t\.(?= [A-Z])", _read_featured_artist),
         (r"c\.(?=\)? [a-z]|\))", _read_cups),
         (r"[Cc]hgs?\.?(?!\w)", _read_charge),
+        (
+            r"[Cc]onf\.?(?= (?:calls?|rooms?|rms?|cen|ctr|w/|with|on|at|(?:0?[1-9]|1[0-2])/\d{1,2})\b)",
+            read_as("conference"),
+        ),
+        (r"[Cc]onf\.?(?= (?:[01]?\.\d|interval|scores?|\d\d%))", read_as("confidence")),
+        (r"yr\.?(?= (?:blt|built)\b)", read_as("year")),
+        (r"cap\.(?= (?:of )?\d)|(?:pw|cap)\.?(?!\w)", _read_after_noun),
         (r"[Dd]iv\.?(?= (?:yld|yields?|payouts?|paid|of [$£€]|[$£€]))", read_as("dividend")),
         (r"(?:(?<=% )|(?<=p\.a\. ))int\.?(?!\w)", read_as("interest")),
         (r"c(?= [a-z]{3})", _read_cups_without_stop),

@@ -400,7 +400,7 @@ GROUPED_DIGIT_RULES = compile_rules(
     (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
     (r"\d[A-Z\d]{0,3}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
     # Card number, number of a SIM
-    (r"\d{4}([ -])\d{4}(?:\1\d{4}){1,2}(?:\1\d{1,4})?(?!\w|-\d)", read_code),
+    (r"\d{4}([ -])\d{4}(?:\1\d{4}){1,4}(?:\1\d{1,4})?(?!\w|-\d)", read_code),
     # Social security number
     (r"\d{3}-\d{2}-\d{4}(?!\w|-\d)", read_code),
     (r"\d{3}-\d{4}(?!\w|-\d)", _read_phone),

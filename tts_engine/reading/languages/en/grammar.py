@@ -40,8 +40,9 @@ from .word_context import note_english_word, read_as
 _COMMAND_BEHIND = PatternBehind(
     r"(?:\A|[\s(])`[^`]{0,120}[ `]\Z"
     r"|\b(?:npm|npx|yarn|git|docker|pip|kubectl|curl|flag|option|cargo|ls|rm|cp|mv|mkdir|tar|grep|chmod"
-    r"|ssh|scp|sudo|make|python3?|node|psql|apt|brew|systemctl|journalctl|tail|ps|du|df)\b"
-    r"(?:[^.;!?]|\.(?=\w)){0,60} \Z"
+    r"|ssh|scp|sudo|make|python3?|node|psql|apt|brew|systemctl|journalctl|tail|ps|du|df|helm|terraform|aws|gcloud"
+    r"|ansible|poetry|uv|pytest|gcc|ffmpeg|rsync|wget|ping|dig|nslookup|traceroute|netstat|chown|sed|awk)\b"
+    r"(?:[^.;!?]|\.(?=[\w/])){0,60} \Z"
 )
 _OPTION_BEHIND = PatternBehind(
     r"(?:\A|[ (])--?[a-z][\w-]{0,30},? (?:or |and )?\Z|\b(?:flags?|options?|switch) \Z"
@@ -295,7 +296,7 @@ _MARKUP_RULES = (
         *MARKUP_ROWS,
         (r"&(?:amp;|&)?", read_as("and")),
         (r"\|(?= [a-z])", _read_pipe),
-        (r"(?<!\*)\*(\d{1,3})(?![\w*]|[^*\n]{0,80}[^\s*]\*)", _read_star_code),
+        (r"(?<!\*)\*(\d{1,6})(?![\w*]|[^*\n]{0,80}[^\s*]\*)", _read_star_code),
     ),
 )
 _MARK_RULES = compile_rules(

@@ -258,7 +258,7 @@ def _read_magnitude(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _is_magnitude(scan: ScanState, match: re.Match[str]) -> bool:
     context, letter, following = scan.context, match.group(3), scan.next_word(match.end())
-    if context.identifier_expected or following.lower() in vocabulary.NOUNS_AFTER_K:
+    if context.identifier_expected or (letter in "kK" and following.lower() in vocabulary.NOUNS_AFTER_K):
         return False
     is_small = re.fullmatch(r"\d{1,3}", match.group(1)) is not None
     if letter == "bn" or not is_small:

@@ -9,6 +9,7 @@ from . import number_words as numbers
 
 _PAIR_AHEAD = re.compile(rf"(?:-| )(?:{any_of(vocabulary.NOUNS_AFTER_PAIRS)})\b")
 _BEAT_AHEAD = re.compile(r" (?:time|meter|metre|beat|signature)\b")
+_SHOTS_AHEAD = re.compile(r" (?:FTs?|FGs?|3PTs?|3P|3s|from (?:the|deep|three|beyond))\b")  # "4/4 FT"
 _LIMITS_BEHIND = PatternBehind(r"\b(?:limits?|liability|coverage|injury)\b[^.;!?]{0,30}\Z", re.IGNORECASE)
 _CRICKET = re.compile(r"\b(?:overs?|wickets?|innings|declared|stumps|bowled|chasing|target)\b")
 _SCORE_BEHIND = PatternBehind(
@@ -29,6 +30,8 @@ def pair_words(scan: ScanState, match: re.Match[str]) -> str:
     first, second = int(match.group(1)), int(match.group(2))
     if _PAIR_AHEAD.match(scan.view, match.end()) or _is_time_signature(scan, match):
         return f"{numbers.cardinal(first)} {numbers.cardinal(second)}"
+    if first <= second and _SHOTS_AHEAD.match(scan.view, match.end()):
+        return f"{numbers.cardinal(first)} for {numbers.cardinal(second)}"
     if _SYSTEM_BEHIND.search(scan.view, match.start()):
         return f"{numbers.cardinal(first)} or {numbers.cardinal(second)}"
     if second == first + 1 and scan.context.previous_word in vocabulary.SEAT_NOUNS:

@@ -121,12 +121,16 @@ def _read_trousers(scan: ScanState, match: re.Match[str]) -> int:
 
 
 def _read_tire(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "225/65R17"."""
+    """Read "225/65R17" and "245/40R19 98W"."""
     width, ratio, rim = (int(match.group(place)) for place in (1, 2, 4))
     scan.emit(numbers.house_number(width), match.start(), match.end(1))
     scan.emit(numbers.cardinal(ratio), match.start(2), match.end(2))
     ENGLISH_SPELLER.spell(scan, match.start(3), match.end(3))
-    scan.emit(numbers.cardinal(rim), match.start(4), match.end())
+    scan.emit(numbers.cardinal(rim), *match.span(4))
+    if match.group(5):  # load and speed
+        scan.punctuate(",")
+        scan.emit(numbers.cardinal(int(match.group(5))), *match.span(5))
+        ENGLISH_SPELLER.spell(scan, *match.span(6))
     scan.context.note_number()
     return match.end()
 
@@ -143,7 +147,7 @@ LETTER_RULES = (
     *compile_capital_rules((rf"(?:P|LT|ST)(?= ?{_TIRE})", _read_class_of_tire)),
 )
 DIGIT_RULES = compile_rules(
-    (_TIRE, _read_tire),
+    (rf"{_TIRE}(?: (\d{{2,3}})([HQRSTVWYZ])(?!\w))?", _read_tire),
     (r"([2-6]\d)(W) ?[x×/] ?([2-4]\d)(L)(?!\w)", _read_trousers),
     # "2x4", "12x12x6"
     (r"([1-9]\d{0,2})x(?= \d{1,4}(?:\.\d)?-[a-z])", _read_count),

@@ -277,7 +277,8 @@ def _is_code(scan: ScanState, match: re.Match[str]) -> bool:
     context = scan.context
     if context.previous_word in vocabulary.WORDS_BEFORE_EXPIRY | vocabulary.WORDS_BEFORE_DATES:
         return False
-    return context.code_words_left > 0 or (context.identifier_expected and len(match.group()) > 3)
+    long = 3 if context.previous_word in vocabulary.IDENTIFIED_NOUNS | vocabulary.NUMBER_NOUNS else 5
+    return context.code_words_left > 0 or (context.identifier_expected and len(match.group()) > long)
 
 
 def _is_expiry(scan: ScanState, match: re.Match[str]) -> bool:
@@ -436,7 +437,7 @@ DIGIT_RULES = compile_rules(
     # "4.5/5", then "1/2"
     (r"(\d\.\d{1,2})/((?:4|5|10)(?:\.0)?)(?![\w/]|\.\d)", _read_rating),
     (r"([1-9]\d{0,3}[A-Z]?)/(?=([1-9]\d{1,3}) )", _read_unit_of_street),
-    (r"(\d{1,3})/(\d{1,3})(?![\w/])", _read_slashed_numbers),
+    (r"(\d{1,3})/(\d{1,3})(?![\w/]|\.\d)", _read_slashed_numbers),
     (r"(\d{2,3})/(\d{2,3})/(\d{2,3})(?![\w/])", read_limits),
     (r"((?:19|20)\d\d)/((?:19|20)\d\d|\d\d)(?![\w/])", _read_season),
     (r"((?:19|20)\d\d)/(\d{3,4})(?![\w/-])", _read_number_of_act),

@@ -66,6 +66,7 @@ _EQUATION_BEHIND = PatternBehind(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
 _TYPE_AHEAD = re.compile(
     r"\.? (?:font|type|text|Arial|Times|Helvetica|Calibri|Courier|leads?|leading|scale|inspection)\b"
 )
+_WORDS_BEFORE_KELVIN = frozenset("at below above near is of about equals temperature temp".split())
 _HOLDERS_OF_PINTS = frozenset("basket bottle can carton container glass jar milk mug box pack".split())
 _ENGINE_AHEAD = re.compile(
     r" (?:[IVWH]-?(?:[2-68]|10|12|16)|[Tt]urbo\w*|[Dd]iesel|EcoBoost|Hemi|inline|flat)\b"
@@ -100,6 +101,15 @@ def _read_degrees(scan: ScanState, match: re.Match[str]) -> int:
     scan.emit(amount_words(number), match.start(), match.end(1))
     scale_word = {"C": "Celsius", "F": "Fahrenheit", "K": "kelvin"}.get(scale or "", "")
     scan.emit(f"{'degree' if is_one(number) else 'degrees'} {scale_word}", match.end(1), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_kelvin(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "at 298 K"."""
+    if scan.context.previous_word not in _WORDS_BEFORE_KELVIN:
+        return None
+    scan.emit(f"{amount_words(match.group(1))} kelvin", *match.span())
     scan.context.note_number()
     return match.end()
 
@@ -456,6 +466,7 @@ DIGIT_RULES = compile_rules(
     (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
     (r"([1-4]\d\d)([CF])(?!\w)", _read_oven_heat),
     (r"(\d{2,3}\.\d)(F)(?!\w)", _read_degrees),
+    (r"(\d{3}|\d{1,2}\.\d{1,3}) K(?![\w'-])", _read_kelvin),
     (
         rf"({DECIMAL})\+ ?({_LONG_UNIT})(?![\w/])",
         _read_open_amount,
@@ -477,6 +488,7 @@ DIGIT_RULES = compile_rules(
 )
 SYMBOL_RULES = compile_rules(
     (rf"(\.\d{{1,6}})( ?|-)({UNIT})(?![\w']|/(?!(?:{_RATE})\b| ?\d))", _read_unit),  # ".5 oz"
+    (r"(\.\d{1,4})(\")(?!\w)", _read_length_sign),
     (rf"/ ?({_RATE})(?!\w)", _read_rate),
     (r"\^(\d{1,3})(?!\d)", _read_power),
 )
