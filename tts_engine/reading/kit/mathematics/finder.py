@@ -48,8 +48,8 @@ _SET_SIGNS = frozenset(("union", "intersection", "and", "or"))
 _CLEAR = frozenset(("strong", "relation", "operator", "power", "index", "sign"))
 _MAX_PRODUCT = 2  # letters between dollars without a sign that shows mathematics
 _LONE = frozenset((">=", "<=", "!=", "≥", "≤", "≠", "⩾", "⩽"))
-# "2σ", "the α level"
-_LONE_GREEK = re.compile(rf"(?<![^\W\d_])[{''.join(GREEK)}](?![\w'])")
+# "2σ", "the α level", "ΔT"; not the micro sign
+_LONE_GREEK = re.compile(rf"(?<![^\W\d_])(?:[{''.join(GREEK)}](?![\w'])|(?!μ)[{''.join(GREEK)}](?=[A-Z\d]))")
 _BEFORE_NUMBER = re.compile(r" ?[-+]?[$€£]?\.?\d")
 
 

@@ -105,7 +105,8 @@ class OperandParser(FormulaCursor):
         if after.kind == "blank":
             after = self._peek(2)
             return after.kind in ("greek", "number") or (len(after.text) == 1 and after.kind == "word")
-        return after.text in ("(", "^", "_") or after.kind in ("superscript", "greek")
+        has_base = after.kind == "number" and self._peek().text == "log" and self._peek(2).text == "("
+        return has_base or after.text in ("(", "^", "_") or after.kind in ("superscript", "greek")
 
     def _is_product(self, text: str) -> bool:
         before = self._tokens[self.at - 1] if self.at else END
@@ -148,6 +149,9 @@ class OperandParser(FormulaCursor):
         name = token.text.removeprefix("\\")
         leaf = FormulaLeaf(LeafKind.FUNCTION, name, token.start, token.stop)
         function = self._scripted(leaf)
+        if name == "log" and self._peek().kind == "number" and self._peek(1).text == "(":  # "log10(x)"
+            self._features |= {"strong", "index"}
+            function = FormulaScript(leaf, self._number(self._peek()), None)
         self._skip_blanks()
         if self._peek().kind == "command" and self._peek().text == "\\left":
             self.at += 1

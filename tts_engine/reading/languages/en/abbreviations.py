@@ -13,6 +13,7 @@ from ...kit.tokenizer import (
 )
 from . import vocabulary
 from .addresses import read_direction, read_province, read_state, read_street, read_turn
+from .dates import MONTH
 from .quantities.number_words import amount_words
 from .quantities.units import end_of_unit
 from .spelling import ENGLISH_SPELLER, NAME_ROWS
@@ -139,13 +140,22 @@ def _read_charge(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_after_noun(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the "pw" of "wifi pw" and the "cap." of "towing cap. 5,000 lbs."."""
+    """Read the "pw" of "wifi pw", the "cap." of "towing cap. 5,000 lbs." and the "adv." of "frost adv."."""
     nouns, word = _AFTER_NOUNS[match.group().rstrip(".")]
     announces = scan.view[match.end() : match.end() + 1] in (":", "=")
     if not (announces or scan.context.previous_word in nouns):
         return None
     scan.emit(word, *match.span())
     note_english_word(scan.context, word)
+    return _end_of_abbreviation(scan, match, match.group().endswith("."))
+
+
+def _read_edition(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "ed." of "3rd ed.", which is no education there."""
+    if not _ORDINAL_BEHIND.search(scan.view, 0, match.start()):
+        return None
+    scan.emit("edition" if match.group(1) == "ed" else "editions", *match.span())
+    note_english_word(scan.context, "edition")
     return _end_of_abbreviation(scan, match, match.group().endswith("."))
 
 
@@ -366,6 +376,7 @@ def _read_numbered_abbreviation(
     if word == "no" and dotted and scan.next_visible(match.end()).islower():
         following = following or scan.context.previous_word not in vocabulary.WORDS_BEFORE_ANSWERS | {""}
     following = following or (dotted and scan.next_word(match.end()) in _NOUNS_OF_NUMBERS)
+    following = following or word in _NEVER_WORDS
     if not following and (word in vocabulary.AMBIGUOUS_ABBREVIATIONS or not dotted):
         return None
     if not dotted and word not in vocabulary.STOPLESS_ABBREVIATIONS and word != "x":
@@ -395,8 +406,13 @@ _DEGREE = any_of(word for word in vocabulary.ABBREVIATIONS if re.search(r"\w\w\.
 _CONTRACTED = any_of(vocabulary.CONTRACTED_ABBREVIATIONS)
 _COUNTED = any_of(vocabulary.COUNTED_ABBREVIATIONS)
 _NOUNS_OF_NUMBERS = frozenset(("code", "codes", "number", "numbers", "no", "num"))  # "conf. code"
+_NEVER_WORDS = frozenset(("acct", "bldg", "flt", "lvl", "flr"))  # "my acct got"
 _PERIODS = frozenset(("yr", "mo", "wk", "hr"))
 _AFTER_NOUNS = {
+    "adv": (
+        frozenset("frost wind heat flood freeze weather winter fog smoke surf lake coastal".split()),
+        "advisory",
+    ),
     "pw": (frozenset("reset new temp wifi fi the your my user and or default".split()), "password"),
     "cap": (
         frozenset("towing weight load tank seating battery max total storage cargo fuel".split()),
@@ -425,6 +441,7 @@ LETTER_RULES = (
             read_as("deposit"),
         ),
         (r"(?<=[Dd]ew )pt\.?(?!\w)", read_as("point")),
+        (r"[Bb]tw\.?(?= [$£€]?\d)", read_as("between")),
         (rf"(?:{_CHAT})(?![\w'/@-]|[.:]\w)", _read_chat_abbreviation),
         (rf"(?=[A-Za-z]{{1,6}}')(?i:{_CONTRACTED})(?![\w'])", _read_contracted_abbreviation),
         (rf"(?:{_COUNTED})(?=/(?:s|sec|min|h|hr|hour|day|mo|month|user)\b)", _read_counted_abbreviation),
@@ -439,7 +456,10 @@ LETTER_RULES = (
         ),
         (r"[Cc]onf\.?(?= (?:[01]?\.\d|interval|scores?|\d\d%))", read_as("confidence")),
         (r"yr\.?(?= (?:blt|built)\b)", read_as("year")),
-        (r"cap\.(?= (?:of )?\d)|(?:pw|cap)\.?(?!\w)", _read_after_noun),
+        (r"nr\.?(?= [A-Z][a-z])", read_as("near")),
+        (rf"(?<!\d )wk\.?(?= of (?:the )?(?:\d|{MONTH}))", read_as("week")),
+        (r"(eds?)(?:\.(?!\w)|(?![\w'.]))", _read_edition),
+        (r"cap\.(?= (?:of )?\d)|(?:pw|cap|adv)\.?(?!\w)", _read_after_noun),
         (r"[Dd]iv\.?(?= (?:yld|yields?|payouts?|paid|of [$£€]|[$£€]))", read_as("dividend")),
         (r"(?:(?<=% )|(?<=p\.a\. ))int\.?(?!\w)", read_as("interest")),
         (r"c(?= [a-z]{3})", _read_cups_without_stop),
@@ -469,7 +489,7 @@ LETTER_RULES = (
     ),
     *compile_capital_rules(
         (r"[A-Z]{2,3}(?![\w'])", read_province),
-        (r"[A-Z]{2}(?![\w'])", read_state),
+        (r"[A-Z]{2}(?![\w']|-\d)", read_state),
     ),
     *compile_rules(*NAME_ROWS),
 )

@@ -8,6 +8,8 @@ from . import vocabulary
 from .codes import is_counted
 from .word_context import is_shouted, note_english_word
 
+_WAYS = frozenset(("on", "onto", "off", "along", "down"))  # "on N. Main"
+_NAME_AHEAD = re.compile(r" [A-Z][a-z]")
 _ORDINAL_AHEAD = re.compile(r" \d{1,3}(?:st|nd|rd|th)\b")  # "E. 4th"
 _HOUSE_NUMBER_BEHIND = re.compile(r"\b\d{1,5} \Z")
 _HOUSE_AND_STREET_BEHIND = PatternBehind(r"\b\d{1,5} (?:[\w'.-]{1,20} ){1,4}\Z")
@@ -150,6 +152,14 @@ def read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
         return match.end()
     if context.previous_word == "london":  # the first part of a postcode: "London SW"
         return None
+    if (
+        match.group()[1:] == "."
+        and context.previous_word in _WAYS
+        and _NAME_AHEAD.match(scan.view, match.end())
+    ):
+        scan.emit(vocabulary.DIRECTIONS[letters], *match.span())
+        note_english_word(context, letters)
+        return match.end()
     in_address = context.address_words_left > 0 and bool(scan.next_word(match.end()) or context.after_number)
     after_street = len(letters) == 2 and context.previous_word == "street"
     if not (in_address or after_street or _is_direction_of_street(scan, match)):

@@ -202,6 +202,8 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     if _YEAR.fullmatch(text) and context.previous_word in vocabulary.WORDS_BEFORE_YEARS:
         return None
+    if count < 3 and context.previous_word == "to":  # "8–12"
+        return None
     if count < 4 and _QUEUE_AHEAD.match(scan.view, match.end()):
         return None
     if text in _TWO_DIGITS and context.previous_word in ("#", "number", "no", "nr", "num"):

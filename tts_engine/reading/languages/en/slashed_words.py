@@ -24,6 +24,10 @@ _NAME_AND_NOUN_AHEAD = re.compile(
 )
 _HOUR_AHEAD = re.compile(r" (?:by |at |until )?\d{1,2}(?::\d\d)? ?[apAP]")
 _MANY_BEHIND = PatternBehind(r"\d [a-z]{2,12}s ?\Z")  # "160 gems/pull"
+_LABEL_AHEAD = re.compile(r" / [A-Za-z]{2,12}:")  # "wifi: Loft / pw: stay"
+_LOGIN_BEHIND = PatternBehind(
+    r"\b(?:login|log in|credentials?|creds?)(?: is| are| with|:)? [\w-]{1,20}\Z", re.IGNORECASE
+)
 _SHELL_BEHIND = PatternBehind(r"\b(?:kubectl|docker|git|npm|helm|cd|ls|cat|cp|mv|rm|vim) [^.;!?]{0,60}\Z")
 _FILE_NAME = re.compile(
     r"_|/[\w-]{2,}\.[a-z]|\A(?:feat|feature|fix|bugfix|hotfix|chore|refactor|origin|upstream|src|pkg|localhost)/"
@@ -48,9 +52,13 @@ def _read_slash_between_words(scan: ScanState, match: re.Match[str]) -> int | No
     if is_per or (_MANY_BEHIND.search(scan.view, match.start()) and _ONE_AHEAD.match(scan.view, match.end())):
         scan.emit("per", *match.span())
         note_english_word(scan.context, "per")
-    elif left in vocabulary.WEEKDAY_NAMES:
+    elif left in vocabulary.WEEKDAY_NAMES or _LABEL_AHEAD.match(scan.view, match.start()):
         scan.punctuate(",")
-    elif _is_in_path(scan, match.start()) or _joins_names(scan, match):
+    elif (
+        _LOGIN_BEHIND.search(scan.view, match.start())
+        or _is_in_path(scan, match.start())
+        or _joins_names(scan, match)
+    ):
         scan.emit("slash", match.start(), match.end())
     elif not (
         pair in vocabulary.JOINED_PAIRS
@@ -121,6 +129,9 @@ def _read_slash_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
         word = _spoken_c_o(scan, match)
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)
+    if word.endswith(" number"):
+        note_english_word(scan.context, "#")
+        scan.context.identifier_expected = True
     return match.end()
 
 

@@ -266,15 +266,20 @@ def _is_magnitude(scan: ScanState, match: re.Match[str]) -> bool:
     if is_counted(following) or following in vocabulary.COUNTED_ABBREVIATIONS or following == "ly":
         return not (context.sentence_start and match.group() == "3M")
     if letter in "kK":
-        on_screen = context.previous_word == "in" or _PICTURE_AHEAD.match(scan.view, match.end())
-        on_screen = on_screen or _PICTURE_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
-        on_screen = on_screen or (context.after_comma and scan.view[match.end() : match.end() + 1] == ",")
+        on_screen = context.previous_word == "in" or _is_of_picture(scan, match)
         if match.group() in ("4K", "8K") and on_screen:  # "watch it in 4K", "4K@60Hz"
             return False
         after_name = context.previous_capitalized and not context.after_comma
         is_race = context.after_number or context.previous_word in vocabulary.DETERMINERS | {"a", "an"}
         return not (after_name or is_race or context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS)
     return context.previous_word in vocabulary.WORDS_BEFORE_MAGNITUDES
+
+
+def _is_of_picture(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "4K" is listed with other properties of a picture: "4K@60Hz", "144Hz, 4K, HDR"."""
+    behind = _PICTURE_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+    is_listed = scan.context.after_comma and scan.view[match.end() : match.end() + 1] == ","
+    return bool(behind or is_listed or _PICTURE_AHEAD.match(scan.view, match.end()))
 
 
 def _read_range(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -418,7 +423,7 @@ PLAIN_NUMBER_RULES = compile_rules(
 SYMBOL_RULES = compile_rules(
     (r"'s(?!\w)", _read_possessive),
     (r" ?– ?(?=[A-Z]{1,3}(?:-?\d|(?![\w'])))", _read_dash_between_codes),
-    (rf" ?[-–] ?(?=[$£€]?\d|(?:{MONTH}|{WEEKDAY}|{_WORD_OF_TIME})(?!\w))", _read_range),
+    (rf" ?[-–] ?(?=[$£€]?\d|'\d\d(?!\w)|(?:{MONTH}|{WEEKDAY}|{_WORD_OF_TIME})(?!\w))", _read_range),
     (r"-(?= ?[$£€]?\.?\d)", _read_minus),
     # ".75"
     (r"\.\d+(?!\w)", _read_amount),

@@ -170,6 +170,18 @@ def _read_dilution(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_time_without_colon(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "at 0600"; elsewhere four digits are a code."""
+    context = scan.context
+    if context.previous_word != "at" or context.code_words_left or context.identifier_expected:
+        return None
+    hour, minute = int(match.group(1)), int(match.group(2))
+    rest = f"{'oh ' if minute < 10 else ''}{numbers.cardinal(minute)}" if minute else "hundred"
+    scan.emit(f"oh {numbers.cardinal(hour)} {rest}", *match.span())
+    context.note_number()
+    return match.end()
+
+
 CLOCK_RULES = compile_rules(
     (r"(\d{1,3}):(\d{1,3}(?:,\d{3}){1,3})(?![\w:]|,\d)", _read_dilution),
     (
@@ -184,6 +196,7 @@ DIGIT_RULES = compile_rules(
     (rf"(\d{{1,3}})(?:\+(\d{{1,2}}))?{_SIGN}", _read_minute_of_match),
     (rf"(\d{{1,3}}){_SIGN}", _read_minutes_sign),
     (r"(0[1-9])([0-5]\d) ?(?:hrs|hours|h)(?!\w)", _read_military_time),
+    (r"(0[1-9])([0-5]\d)(?![\w:/-]|[.,]\d)", _read_time_without_colon),
     # "2m 30s"; then "5m ago"
     (
         rf"\d{{1,4}} ?(?:{_DAYS}|{_HOURS}|{_MINUTES}),?"

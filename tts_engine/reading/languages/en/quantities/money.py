@@ -123,6 +123,8 @@ def _singular(words: str, currency: str) -> str:
 
 def _is_adjective(scan: ScanState, start: int, end: int) -> bool:
     """Whether a noun follows that costs the amount, as in "a $35 late fee"."""
+    if scan.context.previous_word in ("at", "@"):  # "at $431.20 limit"
+        return False
     if _PRICED_NOUN_AHEAD.match(scan.view, end) or _PERIOD_AHEAD.match(scan.view, end):
         return True
     if _ARTICLE_BEHIND.search(scan.view, 0, start):

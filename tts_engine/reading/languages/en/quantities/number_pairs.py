@@ -8,6 +8,7 @@ from .. import vocabulary
 from . import number_words as numbers
 
 _PAIR_AHEAD = re.compile(rf"(?:-| )(?:{any_of(vocabulary.NOUNS_AFTER_PAIRS)})\b")
+_TIME_SIGNATURES = frozenset("2/4 4/4 5/4 6/4 7/4 6/8 9/8 12/8".split())
 _BEAT_AHEAD = re.compile(r" (?:time|meter|metre|beat|signature)\b")
 _SHOTS_AHEAD = re.compile(r" (?:FTs?|FGs?|3PTs?|3P|3s|from (?:the|deep|three|beyond))\b")  # "4/4 FT"
 _LIMITS_BEHIND = PatternBehind(r"\b(?:limits?|liability|coverage|injury)\b[^.;!?]{0,30}\Z", re.IGNORECASE)
@@ -49,7 +50,11 @@ def _is_time_signature(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether "9/8" is of music; "3/4 time" may be of work."""
     first, second = int(match.group(1)), int(match.group(2))
     is_sure = first >= second or first > 4 or scan.context.previous_word == "in"
-    return second in (2, 4, 8, 16) and is_sure and bool(_BEAT_AHEAD.match(scan.view, match.end()))
+    if second in (2, 4, 8, 16) and is_sure and _BEAT_AHEAD.match(scan.view, match.end()):
+        return True
+    # "it's in 6/8, key of B"
+    stops = scan.view[match.end() : match.end() + 1] in (",", ";", ".", ")", "")
+    return scan.context.previous_word == "in" and match.group() in _TIME_SIGNATURES and stops
 
 
 def _is_score(scan: ScanState, match: re.Match[str]) -> bool:

@@ -70,6 +70,9 @@ _SIZE_OF_MEMORY_BEHIND = re.compile(r"\d ?(?:[GTM]B|[KMG]bps)\Z")  # "16GB/512GB
 _SIZE_OF_MEMORY_AHEAD = re.compile(r"/\d{1,4} ?(?:[GTM]B|[KMG]bps)\b")
 _BINARY_SIZE_BEHIND = re.compile(r"\d[KMGT]i\Z")  # "412Mi/2Gi"
 _BINARY_SIZE_AHEAD = re.compile(r"/\d{1,5}(?:\.\d)?[KMGT]i\b")
+_WORDS_BEFORE_CODES = (
+    vocabulary.IDENTIFIED_NOUNS | vocabulary.NUMBER_NOUNS | vocabulary.CODE_WORDS | vocabulary.LINKING_WORDS
+)
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
 _ARTICLE_AHEAD = re.compile(r" an? [a-z]")
 # Points, rebounds and assists; kills, deaths and assists. "We had 31/8/11" alone is a date.
@@ -233,14 +236,30 @@ def _end_of_range_of_days(scan: ScanState, match: re.Match[str]) -> str:
     other = _RANGE_END_AHEAD.match(scan.view, match.end()) or _RANGE_START_BEHIND.search(
         scan.view, max(0, match.start() - 10), match.start()
     )
-    if other is None:
+    stop = max(match.end(), other.end() if other else 0)
+    if other is None or _UNIT_AHEAD.match(scan.view, stop) or _INCH_AHEAD.match(scan.view, stop):
         return ""
     firsts, seconds = ([int(end.group(group)) for end in (match, other)] for group in (1, 2))
+    if _is_range_in_month(scan, match, other):
+        return _date_words(scan, firsts[0], seconds[0])
     if max(seconds) <= 12 < max(firsts) <= 31 and min(firsts + seconds) > 0:
         return day_and_month(scan, firsts[0], seconds[0])
     if max(firsts) <= 12 < max(seconds) <= 31 and min(firsts + seconds) > 0:
         return f"{vocabulary.MONTHS[firsts[0] - 1]} {numbers.ordinal(seconds[0])}"
     return ""
+
+
+def _is_range_in_month(scan: ScanState, match: re.Match[str], other: re.Match[str]) -> bool:
+    """Whether "3/8-3/11" is of days of a month; "1/4-1/2 cup" and "1/3-1/2 of" are parts."""
+    (month, day), (last_month, last_day) = (
+        (int(end.group(1)), int(end.group(2))) for end in sorted((match, other), key=lambda end: end.start())
+    )
+    stop = max(match.end(), other.end())
+    return (
+        not (scan.style.day_first or scan.next_word(stop) in ("of", "cup", "cups"))
+        and month == last_month <= 12
+        and 1 <= day < last_day <= 31
+    )
 
 
 def _is_date_expected(scan: ScanState, match: re.Match[str]) -> bool:
@@ -277,8 +296,12 @@ def _is_code(scan: ScanState, match: re.Match[str]) -> bool:
     context = scan.context
     if context.previous_word in vocabulary.WORDS_BEFORE_EXPIRY | vocabulary.WORDS_BEFORE_DATES:
         return False
-    long = 3 if context.previous_word in vocabulary.IDENTIFIED_NOUNS | vocabulary.NUMBER_NOUNS else 5
-    return context.code_words_left > 0 or (context.identifier_expected and len(match.group()) > long)
+    is_announced = context.previous_word in _WORDS_BEFORE_CODES
+    if context.code_words_left > 0 and not context.identifier_expected:
+        return is_announced or not _date_words(scan, int(match.group(1)), int(match.group(2)))
+    return context.code_words_left > 0 or (
+        context.identifier_expected and len(match.group()) > (3 if is_announced else 5)
+    )
 
 
 def _is_expiry(scan: ScanState, match: re.Match[str]) -> bool:

@@ -357,7 +357,8 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     is_length = previous in ("by", "to") or _DIMENSION_AHEAD.match(scan.view, end) or after_article or counted
     if sign == "'" and previous not in ("at", "is"):
         is_length = is_length or _is_in_feet(scan, match)
-    is_length = is_length or (sign == "'" and "," in number)  # "climbs 2,340'"
+    # "climbs 2,340'", '0.2" of rain'
+    is_length = is_length or (sign == "'" and "," in number) or ("." in number and not quoted)
     if not is_length and (quoted or not (on_screen or _END_OF_LENGTH.match(scan.view, end))):
         return None
     is_adjective = after_article or (previous == "by" and before_noun) or on_screen or counted
@@ -372,6 +373,14 @@ def _is_in_feet(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether "8'" is a length: another length is before it, or a word of place follows."""
     following = scan.next_word(match.end())
     return following in vocabulary.WORDS_AFTER_FEET or bool(_FEET_BEHIND.search(scan.view, 0, match.start()))
+
+
+def _read_games(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "2.5 GB" of "2.5 GB behind", of a league."""
+    number = match.group(1)
+    scan.emit(f"{amount_words(number)} {'game' if is_one(number) else 'games'}", *match.span())
+    scan.context.note_number()
+    return match.end()
 
 
 def _read_container(scan: ScanState, match: re.Match[str]) -> int:
@@ -477,6 +486,7 @@ DIGIT_RULES = compile_rules(
         _read_years,
     ),
     (rf"({DECIMAL})({any_of(_BINARY_SIZES)})(?!\w)", _read_binary_size),
+    (rf"({DECIMAL}) GB(?= (?:behind|back|ahead|of first)\b)", _read_games),
     (rf"({DECIMAL}) ?M(?= (?=[A-Z]{{0,4}}[a-z\d])(?:[A-Z][a-z]?\d?){{2,6}}(?!\w))", _read_molarity),
     (rf"({DECIMAL}) ?(?:U(?![\w.'-])|u\.|u(?= (?:SC|SQ|IM|IV)\b))", _read_units_of_drug),
     (rf"({DECIMAL}) ?V(?:DC|AC)? ?[/,x@-]? ?({DECIMAL}) ?A(?!\w)", _read_volts_and_amps),
