@@ -50,7 +50,7 @@ _MAX_PRODUCT = 2  # letters between dollars without a sign that shows mathematic
 _LONE = frozenset((">=", "<=", "!=", "≥", "≤", "≠", "⩾", "⩽"))
 # "2σ", "the α level", "ΔT"; not the micro sign
 _LONE_GREEK = re.compile(rf"(?<![^\W\d_])(?:[{''.join(GREEK)}](?![\w'])|(?!μ)[{''.join(GREEK)}](?=[A-Z\d]))")
-_BEFORE_NUMBER = re.compile(r" ?[-+]?[$€£]?\.?\d")
+_BEFORE_NUMBER = re.compile(r" ?[-+]?[$€£']?\.?\d")
 
 
 @dataclass(frozen=True, slots=True)

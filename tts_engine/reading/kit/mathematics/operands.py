@@ -193,7 +193,11 @@ class OperandParser(FormulaCursor):
         self.at += 1
         name = signs.BIG_SIGNS.get(token.text) or signs.TEX_BIG_SIGNS[token.text[1:]]
         self._features |= {"strong", "big"}
+        first: FormulaNode | None = None
+        if self._peek().kind == "number" and self._peek(1).kind in ("power", "superscript"):  # "∫₀¹"
+            first = self._number(self._peek())
         below, above = self._scripts()
+        below = below or first
         return FormulaBig(name, below, above, token.start, token.stop)
 
     def _mark(self, token: FormulaToken) -> FormulaNode:

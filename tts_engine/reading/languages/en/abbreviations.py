@@ -28,7 +28,7 @@ _CAPITALS_OR_VERB_AHEAD = re.compile(r" (?:[A-Z]{2,6}(?!\w)|[a-z])")  # "part no
 _PRICE_BEHIND = PatternBehind(r"[$£€][\d,.]{1,20}[kK]? ?\Z")
 # Of which there is a least: "a $50 min.", "a 2-hr min."
 _LIMITED_BEHIND = PatternBehind(
-    r"(?:[$£€][\d,.]{1,20}[kK]?|\b\d{1,3}-[a-z]{3,12}"
+    r"(?:[$£€][\d,.]{1,20}[kK]?|\b\d{1,3}-[a-z]{2,12}\.?"
     r"|\b\d{1,4}[- ](?:hr|hour|night|day|week|wk|month|yr|year|person|item)s?) \Z"
 )
 _BEFORE_EXPERIENCE = frozenset(("yr", "yrs", "year", "years", "work", "job", "prior", "relevant", "of"))
@@ -457,7 +457,9 @@ LETTER_RULES = (
         (r"[Cc]onf\.?(?= (?:[01]?\.\d|interval|scores?|\d\d%))", read_as("confidence")),
         (r"yr\.?(?= (?:blt|built)\b)", read_as("year")),
         (r"nr\.?(?= [A-Z][a-z])", read_as("near")),
-        (rf"(?<!\d )wk\.?(?= of (?:the )?(?:\d|{MONTH}))", read_as("week")),
+        (rf"(?<!\d )wk\.?(?= (?:of (?:the )?(?:\d|{MONTH})|ending|beginning|starting))", read_as("week")),
+        (r"[Ee]xp\.?(?= ratios?\b)", read_as("expense")),
+        (r"[Rr]eg\.?(?= (?:no\b|[A-Z]{1,3}\d{1,3}))", read_as("registration")),
         (r"(eds?)(?:\.(?!\w)|(?![\w'.]))", _read_edition),
         (r"cap\.(?= (?:of )?\d)|(?:pw|cap|adv)\.?(?!\w)", _read_after_noun),
         (r"[Dd]iv\.?(?= (?:yld|yields?|payouts?|paid|of [$£€]|[$£€]))", read_as("dividend")),

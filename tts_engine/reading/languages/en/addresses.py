@@ -50,7 +50,7 @@ def read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | No
         note_english_word(scan.context, "highway")
         return match.end()
     after_break = not scan.view[: match.start()].rstrip() or scan.view[: match.start()].rstrip()[-1] in ",;:("
-    after_name = not after_break and (
+    after_name = not (after_break or scan.view.endswith("'s ", 0, match.start())) and (
         scan.context.previous_capitalized or _is_in_address(scan, word, following)
     )
     is_couple = word == "Dr" and _SPOUSE_AHEAD.match(scan.view, match.end(1))
@@ -128,8 +128,9 @@ def read_province(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def read_turn(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "turn R on 5th", "it's on your L" and "exit 12, L on Olive Way"."""
-    is_turn = scan.context.after_comma and _WAY_AHEAD.match(scan.view, match.end())
+    """Read "turn R on 5th", "it's on your L", "exit 12, L on Olive Way" and "L arm"."""
+    is_side = scan.next_word(match.end()) in vocabulary.PARTS_OF_THE_BODY and scan.view[match.end()] == " "
+    is_turn = is_side or (scan.context.after_comma and _WAY_AHEAD.match(scan.view, match.end()))
     if not (is_turn or _TURN_BEHIND.search(scan.view, match.start())):
         return None
     word = {"R": "right", "L": "left"}[match.group()]

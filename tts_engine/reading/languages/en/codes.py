@@ -18,6 +18,7 @@ _MAX_CODE_GROUP = 6  # letters and digits of a mixed code that are read without 
 _ALPHANUMERIC_RUN = re.compile(r"[^\W_]+")
 _LETTER_OR_DIGIT_RUN = re.compile(r"[^\W\d_]+|\d+")
 _WORD_AND_YEAR = re.compile(r"[A-Z]?[a-z]+-(?:1[89]|20)\d\ds?")  # "mid-1990s", "pre-2020"
+_PREFIX_AND_NUMBER = re.compile(r"(?:[Ss]ub|[Uu]nder|[Oo]ver)-\d{1,3}")  # "sub-30 min. run"
 _SHORT_WORDS = frozenset({"by", "in", "of", "on", "or", "to"})
 # "4-digit", and the oil "5W-30"
 _GREEK_LETTER = re.compile(f"[{GREEK}]")  # "2σ" has the letter's name
@@ -47,6 +48,10 @@ _UNPRONOUNCEABLE = re.compile(
 _STANDARD = re.compile(
     r"(?:UTF|SHA|AES|RSA|HMAC|WPA|DDR|LPDDR|GDDR|PCIe|MPEG|IPv|CAT|Cat|IP|AN)-?\d{1,3}(?:-?[A-Z]{1,4})?"
 )
+WORDS_BEFORE_CODES = (
+    vocabulary.IDENTIFIED_NOUNS | vocabulary.NUMBER_NOUNS | vocabulary.CODE_WORDS | vocabulary.LINKING_WORDS
+)
+_RANK_BEHIND = PatternBehind(r"#\d{1,3} of \Z")  # "#3 of 214"
 _QUEUE_AHEAD = re.compile(r" (?:in (?:the )?(?:line|queue)|of \d)\b")
 _CALLED = re.compile(
     rf"\b(?:{any_of(vocabulary.WORDS_BEFORE_PHONES)})[:.]?"
@@ -202,7 +207,8 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     if _YEAR.fullmatch(text) and context.previous_word in vocabulary.WORDS_BEFORE_YEARS:
         return None
-    if count < 3 and context.previous_word == "to":  # "8–12"
+    is_end = context.previous_word in ("to", "minus", "plus")  # "8–12"
+    if (count < 3 and is_end) or (count < 4 and _RANK_BEHIND.search(scan.view, match.start())):
         return None
     if count < 4 and _QUEUE_AHEAD.match(scan.view, match.end()):
         return None
@@ -212,7 +218,10 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     following = scan.next_word(match.end()).lower()
     if len(runs) == 1 and not text.startswith("0"):
-        if following in vocabulary.COUNTED_NOUNS or (count < 3 and is_counted(following)):
+        is_announced = context.previous_word in WORDS_BEFORE_CODES
+        if following in vocabulary.COUNTED_NOUNS or (
+            count < (3 if is_announced else 5) and is_counted(following)
+        ):
             return None
         is_room = count == 4 and context.previous_word in _ROOMS
         if not context.code_words_left and (count == 3 or is_room) and text.endswith("00"):
@@ -243,7 +252,7 @@ def _read_mixed(scan: ScanState, match: re.Match[str]) -> int | None:
         for run in runs:
             _read_run_of_name(scan, run)
         scan.context.note_number()
-    scan.context.after_number = False
+    scan.context.after_number = bool(_PREFIX_AND_NUMBER.fullmatch(text))
     return match.end()
 
 

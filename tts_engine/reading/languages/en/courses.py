@@ -9,6 +9,9 @@ from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 
 _MIN_YEAR = 1000
+_SCHOOL = re.compile(
+    r"\b(?:dismissal|grades?|students|school|kids|teachers?|pupils|classes)\b", re.IGNORECASE
+)
 
 
 def _read_course(scan: ScanState, match: re.Match[str]) -> int:
@@ -27,12 +30,18 @@ def _read_course(scan: ScanState, match: re.Match[str]) -> int:
 
 def _read_grades(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "K–5", and "K-8" after "grades"; a "K-12 school" is said without "to"."""
-    if match.group(1) == "-" and scan.context.previous_word not in (
-        "grade",
-        "grades",
-        "years",
-        "ages",
-        "class",
+    is_school = _SCHOOL.search(scan.view) is not None and match.group(2) != "12"
+    if (
+        match.group(1) == "-"
+        and not is_school
+        and scan.context.previous_word
+        not in (
+            "grade",
+            "grades",
+            "years",
+            "ages",
+            "class",
+        )
     ):
         return None
     ENGLISH_SPELLER.spell(scan, match.start(), match.start() + 1)

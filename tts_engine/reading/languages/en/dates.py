@@ -24,6 +24,10 @@ _DAYS_BEHIND = PatternBehind(
     rf"\b{MONTH}\.? (?:\d{{1,2}}{ORDINAL_SUFFIX}?,? (?:(?:and|or|&) )?){{0,3}}"
     rf"(\d{{1,2}}){ORDINAL_SUFFIX}?,? (?:and |or |& )?\Z"
 )
+# "Mon–Sat 9–", "open 8.30–", "Sat "
+_OPENING_BEHIND = PatternBehind(
+    rf"(?:\b{WEEKDAY}s?\.?|day|days|[Oo]pen|[Hh]ours):?(?: from)? (?:\d{{1,2}}(?:\.\d\d)? ?(?:[-–]|to) ?)?\Z"
+)
 _DATE_AFTER_DASH = re.compile(rf" ?[-–—] ?(?:{WEEKDAY}\.?,? )?{MONTH}(?![\w])")
 _HOUR_AFTER_DASH = re.compile(r" ?[-–] ?\d{1,2}(?::[0-5]\d)?[ap](?!\w)")
 _LONG_WEEKDAYS = frozenset(name.lower() for name in vocabulary.WEEKDAY_NAMES.values())
@@ -386,6 +390,15 @@ def _read_dotted_date(scan: ScanState, match: re.Match[str]) -> int | None:
     return _finish_date(scan, match, _date_words(year, month, day))
 
 
+def _read_opening_time(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "5.30" of "Mon–Sat 9–5.30"."""
+    if not _OPENING_BEHIND.search(scan.view, match.start()):
+        return None
+    scan.emit(_hour_words(int(match.group(1)), int(match.group(2)), True), *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_day_with_stop(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "26.11" of "on 26.11", a day and a month if nothing else can be meant."""
     day, month = int(match.group(1)), int(match.group(2))
@@ -447,6 +460,7 @@ DIGIT_RULES = compile_rules(
     (r"((?:19|20)\d\d)-?W([0-5]\d)(?!\w)", _read_week_of_year),
     (r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?!\w|\.\d)", _read_dotted_date),
     (r"([0-3]\d)\.([0-3]\d)\.([0-4]\d)(?!\w|\.\d)", _read_dotted_date),
+    (r"(\d{1,2})\.(00|15|30|45)(?![\w%]|[.,]\d)", _read_opening_time),
     (r"(\d{1,2})\.(\d{2})(?![\w%°/–:-]|[.,]\d| ?%| ?[AaPp]\.?[Mm])", _read_day_with_stop),
     (
         rf"(\d{{1,2}}){ORDINAL_SUFFIX}? ?[-–] ?(\d{{1,2}}){ORDINAL_SUFFIX}? (?:of )?({MONTH})\.?(?!\w)"

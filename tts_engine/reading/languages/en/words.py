@@ -205,6 +205,19 @@ def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_roman_range(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "I–IV" of "movements I–IV"."""
+    values = [roman_value(numeral) for numeral in match.groups()]
+    noun = scan.context.previous_word
+    if None in values or not {noun, noun.removesuffix("s")} & vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS:
+        return None
+    scan.emit(numbers.cardinal(values[0] or 0), *match.span(1))
+    scan.emit("to", match.end(1), match.start(2))
+    scan.emit(numbers.cardinal(values[1] or 0), *match.span(2))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_part_with_letter(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "IIIB" of "stage IIIB" and the "IVA" of "Title IVA"."""
     value = roman_value(match.group(1))
@@ -296,6 +309,7 @@ def _read_letters(scan: ScanState, match: re.Match[str]) -> int | None:
 _CAPITAL_WORD_RULES = compile_capital_rules(
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
     (r"[CF](?![\w'-])", _read_temperature_scale),
+    (r"([IVX]{1,5}) ?[-–] ?([IVX]{1,5})(?![\w'])", _read_roman_range),
     (r"([IVXLC]{1,6})('s)?(?![\w'])", _read_roman),
     (r"([IVX]{1,4})([A-Ca-c])(?![\w'])", _read_part_with_letter),
     (r"Rx(?!\w)", _read_initialism),

@@ -49,6 +49,8 @@ _TYPED_BEHIND = PatternBehind(
 )
 _BILL_BEHIND = PatternBehind(r"\b(?:H\.?B|S\.?B|A\.?B|H\.?R|NGC)\.? \Z")
 _COUNT_BEHIND = re.compile(r"\d [a-z]{3,12} \Z")
+_MAX_HOUR = 24
+_LINES_AHEAD = re.compile(r" ?[-–] ?\d{1,3}(?![\d:])")
 _LINE_WORDS = frozenset(("line", "lines", "ln"))  # of a program
 _MIN_TYPED = 3  # digits
 # "hit the limit (429)"
@@ -58,7 +60,7 @@ _BRACKETED_STATUS = re.compile(
 _VERSION_BEHIND = re.compile(r"(?<![\d.])\d{1,4}\.\d{1,3}\.\d{1,3}\Z")
 _ADDED_BEHIND = PatternBehind(r"(?<![\w+])\+\d{1,3}(?:,?\d{3}){0,3}(?:\.\d{1,4})?%? \Z")
 # "4K@60Hz", "4K, 60fps", "144Hz, 4K"
-_PICTURE_AHEAD = re.compile(r"@|,? (?:at )?\d{2,3} ?(?:fps|FPS|Hz|hz)\b|,? HDR")
+_PICTURE_AHEAD = re.compile(r"@|/\d{2,3}(?!\d)|,? (?:at )?\d{2,3} ?(?:fps|FPS|Hz|hz)\b|,? HDR")
 _PICTURE_BEHIND = re.compile(r"(?:\d ?(?:fps|FPS|Hz|hz)|\d{3,4}p|HDR),? (?:at |or )?\Z")
 _CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
 
@@ -198,13 +200,24 @@ def _read_ratio(scan: ScanState, match: re.Match[str]) -> int:
     is_place = (
         scan.context.previous_word in _LINE_WORDS or scan.view[match.start() - 1 : match.start()] == ":"
     )
-    if is_place:
+    if is_place or _is_of_lines_or_seconds(scan, match):
         scan.punctuate(",")
     elif match.group() != "50:50":
         scan.emit("to", match.end(1), match.start(2))
     scan.emit(numbers.cardinal(int(match.group(2))), match.start(2), match.end())
     scan.context.note_number()
     return match.end()
+
+
+def _is_of_lines_or_seconds(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "114:3–22" are lines of a page, and "29:41" a time; the sum of the ratio "60:40" is 100."""
+    first, second = match.groups()
+    if _LINES_AHEAD.match(scan.view, match.end()):
+        return True
+    if scan.context.previous_word in ("of", "ratio", "mix", "split"):
+        return False
+    is_clock = len(first) == len(second) == 2 and int(first) > _MAX_HOUR and "10" <= second < "60"
+    return is_clock and int(first) + int(second) != 100
 
 
 def _read_age(scan: ScanState, match: re.Match[str]) -> int:
@@ -403,6 +416,7 @@ LETTER_RULES = compile_rules(
 )
 DIGIT_RULES = compile_rules(
     (rf"({_IDIOMATIC_NUMBER})(?![\w%-]|[.,:/]\d)", _read_idiomatic_number),
+    (r"((?:480|720|1080|1440|2160)p)(?=/\d)", _read_idiomatic_number),
     (r"([1-9]\d{0,3})[A-Z](?!\w)", _read_house_letter),
     (r"(7[0-8]7)-(8|9|10|[2-9]00)(?![\w-])", _read_aircraft),
     (r"7[0-8]7(?= (?:MAX|Max|Dreamliner|jet|aircraft|plane|freighter)\b)", _read_aircraft_family),
@@ -427,5 +441,5 @@ SYMBOL_RULES = compile_rules(
     (r"-(?= ?[$£€]?\.?\d)", _read_minus),
     # ".75"
     (r"\.\d+(?!\w)", _read_amount),
-    (r" ?([<>~*]) ?(?=[$£€]?\d)", _read_comparison),
+    (r" ?([<>~*]) ?(?=[$£€']?\d)", _read_comparison),
 )

@@ -150,6 +150,15 @@ def _read_added_time(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_weeks_and_days(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "32w4d", the age of a pregnancy."""
+    for group, unit in ((1, "week"), (2, "day")):
+        number = int(match.group(group))
+        scan.emit(f"{numbers.cardinal(number)} {unit}{'' if number == 1 else 's'}", *match.span(group))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_military_time(scan: ScanState, match: re.Match[str]) -> int:
     """Read "0900 hrs"."""
     hour, minute = int(match.group(1)), int(match.group(2))
@@ -203,6 +212,7 @@ DIGIT_RULES = compile_rules(
         rf"(?: ?\d{{1,4}} ?(?:{_HOURS}|{_MINUTES}|{_SECONDS})(?![^\W\d_])){{1,3}}",
         _read_duration,
     ),
+    (r"(\d{1,2})w ?(\d{1,2})d(?!\w)", _read_weeks_and_days),
     (rf"(\d{{1,3}}) ?m{_MINUTES_AHEAD}", _read_minutes),
     (r"(\d{1,3})m(?![\w/^])", _read_announced_minutes),
 )

@@ -19,6 +19,9 @@ _EQUATION_AHEAD = re.compile(r"(?:\d|[.,](?=\d)){1,12} ?=")
 _SIZE_AHEAD = re.compile(
     rf"× ?{DECIMAL} ?(?:× ?{DECIMAL} ?)?-?(?:[ckm]?m|in|ft|px|inch(?:es)?|feet|met(?:er|re)s|[\"'])(?![\w^])"
 )
+_GRID_AHEAD = re.compile(
+    r"×\d{1,4} (?:matri|grid|board|square|tile|table|pixel|image|with|array|block|cube|window)"
+)
 _TIMES_AHEAD = re.compile(r" ?[x×] ?\d")
 _SIGNS_OF_LENGTH = {'"': "in", "'": "ft"}
 _SIDES = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
@@ -47,7 +50,9 @@ def _read_times_sign(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _read_multiplication_sign(scan: ScanState, match: re.Match[str]) -> int:
     """Read the × of "35 × 45 mm" as "by", and of "3 × 4" as "times"."""
-    is_size = scan.context.after_number and _SIZE_AHEAD.match(scan.view, match.start())
+    is_size = scan.context.after_number and (
+        _SIZE_AHEAD.match(scan.view, match.start()) or _GRID_AHEAD.match(scan.view, match.start())
+    )
     word = "by" if is_size else "times"
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)

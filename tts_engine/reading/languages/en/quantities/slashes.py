@@ -9,7 +9,7 @@ import re
 from ....kit.lazy_pattern import PatternBehind
 from ....kit.tokenizer import ScanState, any_of, compile_rules
 from .. import vocabulary
-from ..codes import is_counted
+from ..codes import WORDS_BEFORE_CODES, is_counted
 from ..dates import day_and_month
 from ..spelling import ENGLISH_SPELLER
 from ..word_context import note_english_word
@@ -48,6 +48,7 @@ _VOLUME_AHEAD = re.compile(r"/ ?\d+(?:\.\d+)? ?(?:[md]?[lL]|kg|h|hr|hours?)(?!\w
 _TIME_AHEAD = re.compile(
     r"\d{1,3} ?(?:h|hrs?|hours?|days?|d|wks?|weeks?|mo|mos|mths?|months?|yrs?|years?|min|mins)\b"
 )
+_MIN_YEAR_OF_EXPIRY = 20  # "12/15" is a day
 _VALID_BEHIND = re.compile(r"\b(?:valid|good|card|expir\w*)\b", re.IGNORECASE)
 _HALF_NOUN_AHEAD = re.compile(rf"[ -](?:{any_of(vocabulary.NOUNS_AFTER_HALF)})\b")
 _HOUR_AHEAD = re.compile(r"[ -]?h(?:ou)?rs?\b")
@@ -62,6 +63,7 @@ _FRACTIONS = numbers.FRACTIONS | {
 }
 _UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a mile"
 _INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
+_ARM_AHEAD = re.compile(r" [LR] (?:arm|leg)\b")  # "142/90 L arm"
 _DWELLINGS = frozenset(("flat", "unit", "apt", "apartment", "suite", "shop"))
 _PRICE_BEHIND = re.compile(r"[$£€][\d.,]{1,12}\Z")
 _MANY_AHEAD = re.compile(r"/[\d,]{1,9}[kKM]? (?:[a-z]{3}|(?:in|out)(?![a-z]))")
@@ -69,10 +71,8 @@ _FEW_BEHIND = re.compile(r"(?<![\w.,$£€])\d{1,2}\Z")  # "3/$10"
 _SIZE_OF_MEMORY_BEHIND = re.compile(r"\d ?(?:[GTM]B|[KMG]bps)\Z")  # "16GB/512GB", "1 Gbps/500 Mbps"
 _SIZE_OF_MEMORY_AHEAD = re.compile(r"/\d{1,4} ?(?:[GTM]B|[KMG]bps)\b")
 _BINARY_SIZE_BEHIND = re.compile(r"\d[KMGT]i\Z")  # "412Mi/2Gi"
+_PICTURE_BEHIND = re.compile(r"\d0p\Z")  # "1080p/60"
 _BINARY_SIZE_AHEAD = re.compile(r"/\d{1,5}(?:\.\d)?[KMGT]i\b")
-_WORDS_BEFORE_CODES = (
-    vocabulary.IDENTIFIED_NOUNS | vocabulary.NUMBER_NOUNS | vocabulary.CODE_WORDS | vocabulary.LINKING_WORDS
-)
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
 _ARTICLE_AHEAD = re.compile(r" an? [a-z]")
 # Points, rebounds and assists; kills, deaths and assists. "We had 31/8/11" alone is a date.
@@ -201,6 +201,8 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
         return f"{numbers.cardinal(first)} {numbers.cardinal(second)}"
     if (first, second) == (1, 2) and _HOUR_AHEAD.match(scan.view, match.end()):
         return "half" if scan.context.previous_word in vocabulary.WORDS_BEFORE_ONE else "half an"
+    if first > 99 > second and _ARM_AHEAD.match(scan.view, match.end()):
+        return f"{numbers.house_number(first)} over {numbers.cardinal(second)}"
     if (unit := _UNIT_AHEAD.match(scan.view, match.end())) and unit.group(2) != "mmHg":
         if second == 24 and unit.group(2) in ("h", "hr", "hrs"):
             return f"{numbers.cardinal(first)} per twenty four"
@@ -296,7 +298,7 @@ def _is_code(scan: ScanState, match: re.Match[str]) -> bool:
     context = scan.context
     if context.previous_word in vocabulary.WORDS_BEFORE_EXPIRY | vocabulary.WORDS_BEFORE_DATES:
         return False
-    is_announced = context.previous_word in _WORDS_BEFORE_CODES
+    is_announced = context.previous_word in WORDS_BEFORE_CODES
     if context.code_words_left > 0 and not context.identifier_expected:
         return is_announced or not _date_words(scan, int(match.group(1)), int(match.group(2)))
     return context.code_words_left > 0 or (
@@ -307,9 +309,9 @@ def _is_code(scan: ScanState, match: re.Match[str]) -> bool:
 def _is_expiry(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether "08/27" is the month and year until which a card is valid; an offer ends on a day."""
     month, year = match.group(1), match.group(2)
-    if not (1 <= int(month) <= 12 and len(year) == 2 and int(year) > 12):
+    if not (1 <= int(month) <= 12 and len(year) == 2 and int(year) >= _MIN_YEAR_OF_EXPIRY):
         return False
-    if scan.context.previous_word == "thru":
+    if scan.context.previous_word in ("thru", "through"):
         is_of_card = _VALID_BEHIND.search(scan.view, 0, match.start())
         # "02/28" is how a card has it
         if not is_of_card or (len(month) == 1 and "card" not in scan.view[: match.start()]):
@@ -425,7 +427,9 @@ def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | No
         scan.view, start
     ):
         word = "of"
-    elif _is_between_sizes_of_memory(scan, start):
+    elif _is_between_sizes_of_memory(scan, start) or _PICTURE_BEHIND.search(
+        scan.view, max(0, start - 5), start
+    ):
         scan.punctuate(",")
         return match.end()
     scan.emit(word, start, match.end())

@@ -67,6 +67,7 @@ _TYPE_AHEAD = re.compile(
     r"\.? (?:font|type|text|Arial|Times|Helvetica|Calibri|Courier|leads?|leading|scale|inspection)\b"
 )
 _WORDS_BEFORE_KELVIN = frozenset("at below above near is of about equals temperature temp".split())
+_WORDS_AFTER_QUOTES = frozenset("he she said says they we it who which but so or nor not".split())
 _HOLDERS_OF_PINTS = frozenset("basket bottle can carton container glass jar milk mug box pack".split())
 _ENGINE_AHEAD = re.compile(
     r" (?:[IVWH]-?(?:[2-68]|10|12|16)|[Tt]urbo\w*|[Dd]iesel|EcoBoost|Hemi|inline|flat)\b"
@@ -354,14 +355,19 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
         (before_noun and previous in _COUNTS)
         or (previous in vocabulary.DETERMINERS and bool(_CAPITAL_AHEAD.match(scan.view, end)))
     )
-    is_length = previous in ("by", "to") or _DIMENSION_AHEAD.match(scan.view, end) or after_article or counted
+    after_size = previous in ("by", "to") and (sign == "'" or not quoted)
+    is_length = after_size or _DIMENSION_AHEAD.match(scan.view, end) or after_article or counted
     if sign == "'" and previous not in ("at", "is"):
         is_length = is_length or _is_in_feet(scan, match)
     # "climbs 2,340'", '0.2" of rain'
     is_length = is_length or (sign == "'" and "," in number) or ("." in number and not quoted)
+    # "(5.9')", '38" pitch'
+    is_length = is_length or (sign == "'" and "." in number and scan.view[match.start() - 1] != "'")
+    is_length = is_length or (not quoted and before_noun and following not in _WORDS_AFTER_QUOTES)
     if not is_length and (quoted or not (on_screen or _END_OF_LENGTH.match(scan.view, end))):
         return None
-    is_adjective = after_article or (previous == "by" and before_noun) or on_screen or counted
+    is_adjective = after_article or on_screen or counted
+    is_adjective = is_adjective or (before_noun and (previous == "by" or not quoted))
     one, many = vocabulary.UNITS["ft" if sign == "'" else "in"]
     scan.emit(amount_words(number), match.start(), match.end(1))
     scan.emit(one if is_adjective or is_one(number) else many, match.end(1), end)
