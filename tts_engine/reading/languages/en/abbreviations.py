@@ -13,7 +13,6 @@ from ...kit.tokenizer import (
 )
 from . import vocabulary
 from .addresses import read_direction, read_province, read_state, read_street, read_turn
-from .dates import MONTH
 from .quantities.number_words import amount_words
 from .quantities.units import end_of_unit
 from .spelling import ENGLISH_SPELLER, NAME_ROWS
@@ -126,24 +125,16 @@ def _read_arrival(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _read_charge(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the "chg." of "svc. chg." and of "chg. $12"; elsewhere it is a change."""
-    priced = scan.next_visible(match.end()) in ("$", "£", "€") or _PRICE_BEHIND.search(
-        scan.view, match.start()
-    )
-    if not priced and scan.context.previous_word not in vocabulary.WORDS_BEFORE_CHARGES:
-        return None
-    word = "charges" if "s" in match.group() else "charge"
-    scan.emit(word, *match.span())
-    note_english_word(scan.context, word)
-    return _end_of_abbreviation(scan, match, match.group().endswith("."))
-
-
-def _read_after_noun(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the "pw" of "wifi pw", the "cap." of "towing cap. 5,000 lbs." and the "adv." of "frost adv."."""
-    nouns, word = _AFTER_NOUNS[match.group().rstrip(".")]
-    announces = scan.view[match.end() : match.end() + 1] in (":", "=")
-    if not (announces or scan.context.previous_word in nouns):
+def _read_by_neighbours(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "conf." of "conf. room" and of "conf. 0.93", and the "cap." of "towing cap."."""
+    short = match.group(1)
+    lower = short[0].lower() + short[1:]
+    readings = vocabulary.ABBREVIATIONS_BEFORE.get(lower, ())
+    word = next((word for word, ahead in readings if ahead.match(scan.view, match.end())), "")
+    if not word and lower in vocabulary.ABBREVIATIONS_AFTER:
+        spoken, nouns = vocabulary.ABBREVIATIONS_AFTER[lower]
+        word = spoken if scan.context.previous_word in nouns else ""
+    if not word:
         return None
     scan.emit(word, *match.span())
     note_english_word(scan.context, word)
@@ -407,18 +398,11 @@ _CONTRACTED = any_of(vocabulary.CONTRACTED_ABBREVIATIONS)
 _COUNTED = any_of(vocabulary.COUNTED_ABBREVIATIONS)
 _NOUNS_OF_NUMBERS = frozenset(("code", "codes", "number", "numbers", "no", "num"))  # "conf. code"
 _NEVER_WORDS = frozenset(("acct", "bldg", "flt", "lvl", "flr"))  # "my acct got"
+_BESIDE = "|".join(
+    f"[{short[0].upper()}{short[0]}]{short[1:]}"
+    for short in sorted(vocabulary.ABBREVIATIONS_BEFORE.keys() | vocabulary.ABBREVIATIONS_AFTER, reverse=True)
+)
 _PERIODS = frozenset(("yr", "mo", "wk", "hr"))
-_AFTER_NOUNS = {
-    "adv": (
-        frozenset("frost wind heat flood freeze weather winter fog smoke surf lake coastal".split()),
-        "advisory",
-    ),
-    "pw": (frozenset("reset new temp wifi fi the your my user and or default".split()), "password"),
-    "cap": (
-        frozenset("towing weight load tank seating battery max total storage cargo fuel".split()),
-        "capacity",
-    ),
-}
 _BEFORE_MINIMUM = frozenset(
     ("the", "your", "order", "payment", "monthly", "no", "below", "above", "required")
 )
@@ -435,13 +419,7 @@ LETTER_RULES = (
     ),
     *compile_rules(
         (r"([A-Za-z][a-z]{1,5})(\.?)'s(?!\w)", _read_possessive_abbreviation),
-        (r"[Oo]fc\.?(?= (?:hrs?|hours|mgr|manager|visit|bldg|phone|ph|#|\d))", read_as("office")),
-        (
-            r"[Dd]ep\.?(?= (?:of \$|reqd?\b|req'd|due|is|was|refund|slip|amt|\$)|[,;:)] ?[$£€])",
-            read_as("deposit"),
-        ),
-        (r"(?<=[Dd]ew )pt\.?(?!\w)", read_as("point")),
-        (r"[Bb]tw\.?(?= [$£€]?\d)", read_as("between")),
+        (rf"({_BESIDE})\.?(?![\w'])", _read_by_neighbours),
         (rf"(?:{_CHAT})(?![\w'/@-]|[.:]\w)", _read_chat_abbreviation),
         (rf"(?=[A-Za-z]{{1,6}}')(?i:{_CONTRACTED})(?![\w'])", _read_contracted_abbreviation),
         (rf"(?:{_COUNTED})(?=/(?:s|sec|min|h|hr|hour|day|mo|month|user)\b)", _read_counted_abbreviation),
@@ -449,20 +427,7 @@ LETTER_RULES = (
         (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
         (r"(?:[Ff]ea|f)t\.(?= [A-Z])", _read_featured_artist),
         (r"c\.(?=\)? [a-z]|\))", _read_cups),
-        (r"[Cc]hgs?\.?(?!\w)", _read_charge),
-        (
-            r"[Cc]onf\.?(?= (?:calls?|rooms?|rms?|cen|ctr|w/|with|on|at|(?:0?[1-9]|1[0-2])/\d{1,2})\b)",
-            read_as("conference"),
-        ),
-        (r"[Cc]onf\.?(?= (?:[01]?\.\d|interval|scores?|\d\d%))", read_as("confidence")),
-        (r"yr\.?(?= (?:blt|built)\b)", read_as("year")),
-        (r"nr\.?(?= [A-Z][a-z])", read_as("near")),
-        (rf"(?<!\d )wk\.?(?= (?:of (?:the )?(?:\d|{MONTH})|ending|beginning|starting))", read_as("week")),
-        (r"[Ee]xp\.?(?= ratios?\b)", read_as("expense")),
-        (r"[Rr]eg\.?(?= (?:no\b|[A-Z]{1,3}\d{1,3}))", read_as("registration")),
         (r"(eds?)(?:\.(?!\w)|(?![\w'.]))", _read_edition),
-        (r"cap\.(?= (?:of )?\d)|(?:pw|cap|adv)\.?(?!\w)", _read_after_noun),
-        (r"[Dd]iv\.?(?= (?:yld|yields?|payouts?|paid|of [$£€]|[$£€]))", read_as("dividend")),
         (r"(?:(?<=% )|(?<=p\.a\. ))int\.?(?!\w)", read_as("interest")),
         (r"c(?= [a-z]{3})", _read_cups_without_stop),
         (r"([Tt])\.(?= [a-z])", _read_spoons),

@@ -8,7 +8,7 @@ import re
 
 from ...kit.lazy_pattern import PatternBehind
 from ...kit.reading_context import CODE_CONTINUATION_WINDOW, ReadingContext
-from ...kit.tokenizer import ScanState, any_of, compile_rules
+from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from ...unicode_scripts import GREEK
 from . import vocabulary
 from .quantities import number_words as numbers
@@ -435,18 +435,23 @@ FALLBACK_RULES = compile_rules(
     (r"\d{2,}(?:[ -]\d{2,})*(?:(?<=\d\d[ -]\d{6})[ -]\d)?(?![\w/%°]|[-–,.:]\w)", _read_announced_code),
     (r"[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )
-LETTER_RULES = compile_rules(
-    (_MAC_ADDRESS, read_code),
-    (_SLASHED_CODE, _read_slashed_code),
-    # Postcode of the United Kingdom, IBAN, VIN, licence plate
-    (r"[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}(?!\w)", read_groups),
-    (r"[A-Z]{2}\d{2}(?: [A-Z\d]{4}){2,7}(?: [A-Z\d]{1,4})?(?!\w)", read_groups),
-    (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
-    (r"[A-Z\d]{2,4}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
-    (r"[A-Z]{2,8}(?:-[A-Z]{2,8}){1,6}(?![\w'-])", _read_letter_code),
+_CHORD_RULES = compile_capital_rules(
     (rf"([A-G])([#♯♭b]?)({any_of(vocabulary.ENDINGS_OF_CHORDS)})(2|4|6|7|9|11|13)(?!\w)", _read_chord),
     (r"([A-G])([#♯♭b])()(6|7|9|11|13)(?!\w)", _read_chord),
-    (r"(?=\w*[\d-])[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
+)
+LETTER_RULES = (
+    *_CHORD_RULES,
+    *compile_rules(
+        (_MAC_ADDRESS, read_code),
+        (_SLASHED_CODE, _read_slashed_code),
+        # Postcode of the United Kingdom, IBAN, VIN, licence plate
+        (r"[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}(?!\w)", read_groups),
+        (r"[A-Z]{2}\d{2}(?: [A-Z\d]{4}){2,7}(?: [A-Z\d]{1,4})?(?!\w)", read_groups),
+        (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
+        (r"[A-Z\d]{2,4}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
+        (r"[A-Z]{2,8}(?:-[A-Z]{2,8}){1,6}(?![\w'-])", _read_letter_code),
+        (r"(?=\w*[\d-])[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
+    ),
 )
 SYMBOL_RULES = compile_rules(
     (rf"((?:\^\d){{1,3}})({any_of(vocabulary.ELEMENTS_OF_ISOTOPES)})(?![a-z])", _read_isotope),

@@ -56,9 +56,11 @@ ENGLISH_BOUNDARY_RULES = BoundaryRules(
         **dict.fromkeys(("b", "d"), AbbreviationKind.NUMBERED),  # "b. 1650"
         "bus": AbbreviationKind.MAY_END_SENTENCE,  # "3 bus. days"
         "pt": AbbreviationKind.MAY_END_SENTENCE,  # "the pt. denies pain"
+        # "ofc. hrs.", "frost adv. until"
         **dict.fromkeys(
-            ("adv", "cap", "btw", "Btw", "ofc", "Ofc"), AbbreviationKind.MAY_END_SENTENCE
-        ),  # "ofc. hrs.", "frost adv. until"
+            (*vocabulary.ABBREVIATIONS_BEFORE, *vocabulary.ABBREVIATIONS_AFTER, "Ofc", "Btw"),
+            AbbreviationKind.MAY_END_SENTENCE,
+        ),
         **dict.fromkeys(("Lat", "lat", "Long", "long", "lon"), AbbreviationKind.NUMBERED),  # "lat. 40.7°"
         **{word: kind for word, (_, kind) in vocabulary.ABBREVIATIONS.items()},
         **dict.fromkeys(vocabulary.STATES_OF_NEWSPAPERS, AbbreviationKind.MAY_END_SENTENCE),

@@ -6,6 +6,7 @@ what each table is for.
 
 from ...clause_boundaries import AbbreviationKind
 from ...kit.data_files import expand_names, load_tables
+from ...kit.lazy_pattern import LazyPattern
 
 _TABLES = load_tables(__file__, "table.toml")
 
@@ -40,7 +41,6 @@ WEEKDAY_NAMES = _readings("weekday_names")
 WEEKDAY_LETTERS = _readings("weekday_letters")
 AM_PM = _words("am_pm")
 WORDS_AFTER_AM_PM = _words("words_after_am_pm")
-WORDS_BEFORE_CHARGES = _words("words_before_charges")
 WORDS_BEFORE_TIMES = _words("words_before_times")
 WORDS_BEFORE_DURATIONS = _words("words_before_durations")
 WORDS_AFTER_DURATIONS = _words("words_after_durations")
@@ -92,6 +92,20 @@ CHAT_ABBREVIATIONS = {
     form: words
     for short, words in _TABLES["chat_abbreviations"].items()
     for form in ((short, short.title(), short.upper()) if len(short) > 2 else (short,))
+}
+# The readings of an abbreviation, each with what follows it
+ABBREVIATIONS_BEFORE = {
+    short: tuple(
+        (word, LazyPattern(f" ?(?:{ahead})")) for word, ahead in (text.split(": ", 1) for text in texts)
+    )
+    for short, texts in _TABLES["abbreviations_before"].items()
+}
+# The reading of an abbreviation, with the words that may stand before it
+ABBREVIATIONS_AFTER = {
+    short: (word, frozenset(nouns.split()))
+    for short, (word, nouns) in (
+        (short, text.split(": ", 1)) for short, text in _TABLES["abbreviations_after"].items()
+    )
 }
 CONTRACTED_ABBREVIATIONS = _readings("contracted_abbreviations")
 COUNTED_ABBREVIATIONS = _readings("counted_abbreviations")

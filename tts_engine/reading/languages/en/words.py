@@ -332,6 +332,8 @@ LETTER_RULES = (
         (rf"(?:{_MIXED_CASE_ACRONYM})(?!\w)", _read_mixed_case_acronym),
         (r"([a-z]{1,2})([A-Z]{2,5})('?s)?(?![\w'])", _read_prefixed_initialism),
         (r"(?:[A-Z][a-z]+(?:[A-Z][a-z]+){2,6}|[a-z]{3,20}(?:[A-Z][a-z]+){1,6})(?![\w'])", _read_joined_words),
+    ),
+    *compile_capital_rules(
         (
             r"[A-Z][a-z]{2,20}(?:Errors?|Exceptions?|Warnings?|Handler|Service|Controller|Manager|Factory|Provider)(?![\w'])",
             _read_joined_words,
