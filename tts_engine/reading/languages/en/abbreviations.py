@@ -131,9 +131,8 @@ def _read_by_neighbours(scan: ScanState, match: re.Match[str]) -> int | None:
     lower = short[0].lower() + short[1:]
     readings = vocabulary.ABBREVIATIONS_BEFORE.get(lower, ())
     word = next((word for word, ahead in readings if ahead.match(scan.view, match.end())), "")
-    if not word and lower in vocabulary.ABBREVIATIONS_AFTER:
-        spoken, nouns = vocabulary.ABBREVIATIONS_AFTER[lower]
-        word = spoken if scan.context.previous_word in nouns else ""
+    for spoken, nouns in vocabulary.ABBREVIATIONS_AFTER.get(lower, ()):
+        word = word or (spoken if scan.context.previous_word in nouns else "")
     if not word:
         return None
     scan.emit(word, *match.span())
@@ -290,7 +289,8 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     if word in vocabulary.LAST_ABBREVIATIONS and (not following or following in ".,;:!?)"):
         spoken = vocabulary.LAST_ABBREVIATIONS[word]
     scan.emit(_form_of_unit(scan, match) or spoken, match.start(), match.end())
-    note_english_word(scan.context, word)
+    names_code = spoken in vocabulary.IDENTIFIED_NOUNS | vocabulary.CODE_WORDS  # "rcpt. no. A4471"
+    note_english_word(scan.context, spoken if names_code else word)
     before_street = scan.next_word(match.end()) in vocabulary.CAPITALIZED_STREET_WORDS
     if word in vocabulary.NAME_SUFFIXES and before_street:
         scan.context.address_words_left = 2
@@ -362,6 +362,8 @@ def _read_numbered_abbreviation(
         return _end_of_abbreviation(scan, match, dotted)
     if word == "x" and not (scan.context.after_phone and following):
         return None
+    if word == "no" and dotted and scan.view[match.end() : match.end() + 1] in (",", ";"):
+        following = True
     if word in ("no", "No") and (scan.context.identifier_expected or scan.context.code_just_announced):
         following = following or bool(_CAPITALS_OR_VERB_AHEAD.match(scan.view, match.end()))
     if word == "no" and dotted and scan.next_visible(match.end()).islower():

@@ -153,11 +153,9 @@ def read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
         return match.end()
     if context.previous_word == "london":  # the first part of a postcode: "London SW"
         return None
-    if (
-        match.group()[1:] == "."
-        and context.previous_word in _WAYS
-        and _NAME_AHEAD.match(scan.view, match.end())
-    ):
+    house = _HOUSE_NUMBER_BEHIND.search(scan.view, max(0, match.start() - 7), match.start())
+    on_way = match.group()[1:] == "." and (house or context.previous_word in _WAYS)
+    if on_way and _NAME_AHEAD.match(scan.view, match.end()):
         scan.emit(vocabulary.DIRECTIONS[letters], *match.span())
         note_english_word(context, letters)
         return match.end()

@@ -313,6 +313,7 @@ _MARK_RULES = compile_rules(
     (r"(?<![\w/.])(?:~|\.{1,2})(?:/[\w.-]{1,60}){1,12}", _read_folder),
     (r"(?<=[ (`\"'])\.(?=[a-z]{2,16}(?![\w']))", _read_dot),
     (r"★+", _read_stars),
+    (r"%iles?(?!\w)", read_as("percentile")),
     # Of regular expressions: "^\\d{3}$"
     (r"\^(?=[^\s$]{1,60}\$(?![\w$]))", read_as("caret")),
     (r"\\(?=[dDsSwWb](?![A-Za-z]))", read_as("backslash")),

@@ -25,7 +25,7 @@ from ...unicode_scripts import CYRILLIC, GREEK, LATIN
 from . import vocabulary
 from .grammar import ENGLISH_GRAMMAR
 
-_FOLDED_CHARACTERS = {**FOLDED_CHARACTERS, "★": "★", "⭐": "★", "¶": "¶"}  # "a 4★ hotel"
+_FOLDED_CHARACTERS = {**FOLDED_CHARACTERS, "★": "★", "⭐": "★", "⌀": "⌀", "¶": "¶"}  # "a 4★ hotel"
 
 _SHORT_MONTHS = [name.title() for name in vocabulary.MONTH_NAMES if len(name) < 5 and name != "may"]
 _SHORT_WEEKDAYS = [name.title() for name in vocabulary.WEEKDAY_NAMES]
@@ -51,7 +51,9 @@ ENGLISH_BOUNDARY_RULES = BoundaryRules(
         },
         "c": AbbreviationKind.MAY_END_SENTENCE,  # "2 c. flour"
         # "Fed. R. Civ. P."
-        **dict.fromkeys(("Fed", "Civ", "Crim", "Evid", "Bankr", "Supp"), AbbreviationKind.MID_SENTENCE),
+        **dict.fromkeys(
+            ("Sup", "Fed", "Civ", "Crim", "Evid", "Bankr", "Supp"), AbbreviationKind.MID_SENTENCE
+        ),
         **dict.fromkeys(("n", "nn"), AbbreviationKind.NUMBERED),  # "n. 3"
         **dict.fromkeys(("b", "d"), AbbreviationKind.NUMBERED),  # "b. 1650"
         "bus": AbbreviationKind.MAY_END_SENTENCE,  # "3 bus. days"

@@ -100,12 +100,10 @@ ABBREVIATIONS_BEFORE = {
     )
     for short, texts in _TABLES["abbreviations_before"].items()
 }
-# The reading of an abbreviation, with the words that may stand before it
+# The same with the words that may stand before it
 ABBREVIATIONS_AFTER = {
-    short: (word, frozenset(nouns.split()))
-    for short, (word, nouns) in (
-        (short, text.split(": ", 1)) for short, text in _TABLES["abbreviations_after"].items()
-    )
+    short: tuple((word, frozenset(nouns.split())) for word, nouns in (text.split(": ", 1) for text in texts))
+    for short, texts in _TABLES["abbreviations_after"].items()
 }
 CONTRACTED_ABBREVIATIONS = _readings("contracted_abbreviations")
 COUNTED_ABBREVIATIONS = _readings("counted_abbreviations")

@@ -61,8 +61,8 @@ def _read_weekday_in_context(scan: ScanState, match: re.Match[str]) -> int | Non
 
 
 def _read_letter_before_time(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the "W" of "office hours: W 3-5"."""
-    if scan.context.previous_word not in _BEFORE_HOURS:
+    """Read the "W" of "office hours: W 3-5" and the "F" of "M–Th 8–6, F 8–4"."""
+    if not (scan.context.previous_word in _BEFORE_HOURS or scan.context.after_comma):
         return None
     name = vocabulary.WEEKDAY_LETTERS[match.group()]
     scan.emit(name, *match.span())
@@ -108,7 +108,7 @@ LETTER_RULES = compile_capital_rules(
     (rf"({_FULL_WEEKDAY}) ?[-–—] ?({_FULL_WEEKDAY})(?!\w)", _read_weekday_range),
     (rf"(?=[MTWFS][\w/–-])(?:{_LETTER_RANGE})", _read_letter_range),
     (rf"(?=[MTWFS][\w/])(?:{_LETTER_LIST})", _read_letter_list),
-    (rf"[MTWF](?= {_TIME} ?[-–] ?{_TIME})", _read_letter_before_time),
+    (rf"[MTWF](?= {_TIME} ?[-–] ?{_TIME}(?:[,;.)]|$))", _read_letter_before_time),
     # Abbreviated weekdays are words too ("sun", "sat"): a full stop or a date must follow.
     (
         rf"({WEEKDAY})(?:\.(?=\s|$|[,:;)])|(?=[,:]? +(?:{MONTH}|\d)(?!\w*[a-z]{{9}}))"

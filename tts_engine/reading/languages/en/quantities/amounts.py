@@ -240,7 +240,7 @@ def _read_ports(scan: ScanState, match: re.Match[str]) -> int:
 
 def _read_idiomatic_number(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "401k" and its like, unless a code or an identifier is expected."""
-    is_always = match.group(1).startswith("24")  # "24-7"
+    is_always = match.group(1).startswith(("24", "7-E", "7U"))  # "24-7", "7-Eleven"
     if not is_always and (scan.context.identifier_expected or scan.context.code_words_left):
         return None
     scan.emit(vocabulary.IDIOMATIC_NUMBERS[match.group(1)], match.start(), match.end())

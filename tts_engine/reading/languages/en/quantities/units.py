@@ -68,6 +68,7 @@ _TYPE_AHEAD = re.compile(
 )
 _WORDS_BEFORE_KELVIN = frozenset("at below above near is of about equals temperature temp".split())
 _WORDS_AFTER_QUOTES = frozenset("he she said says they we it who which but so or nor not".split())
+_FLUID_AHEAD = re.compile(r" (?:O2|O\^?2|NS|LR|NC|NRB|D5W|IV)\b")  # "2 L O2"
 _HOLDERS_OF_PINTS = frozenset("basket bottle can carton container glass jar milk mug box pack".split())
 _ENGINE_AHEAD = re.compile(
     r" (?:[IVWH]-?(?:[2-68]|10|12|16)|[Tt]urbo\w*|[Dd]iesel|EcoBoost|Hemi|inline|flat)\b"
@@ -220,6 +221,8 @@ def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
     after_name = context.previous_capitalized and not (context.after_colon or context.after_comma)
     named = context.identifier_expected or context.code_words_left or after_name
     is_direction = unit == "W" and _INITIAL_AHEAD.match(scan.view, end)
+    if unit == "L" and _FLUID_AHEAD.match(scan.view, end):
+        return True
     continues = scan.view[end : end + 1] == "-" or _NAME_AHEAD.match(scan.view, end)  # "5 t-shirts"
     if unit == "t" and _SPOON_AHEAD.match(scan.view, end):
         return False
@@ -381,6 +384,23 @@ def _is_in_feet(scan: ScanState, match: re.Match[str]) -> bool:
     return following in vocabulary.WORDS_AFTER_FEET or bool(_FEET_BEHIND.search(scan.view, 0, match.start()))
 
 
+def _read_coordinates(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "18.2N 64.9W", a place on earth."""
+    for group in (1, 3):
+        scan.emit(amount_words(match.group(group)), *match.span(group))
+        scan.emit(vocabulary.DIRECTIONS[match.group(group + 1)], *match.span(group + 1))
+        scan.punctuate("," if group == 1 else "")
+    note_english_word(scan.context, "west")
+    return match.end()
+
+
+def _read_pressure(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "954 mb", the pressure of a storm."""
+    scan.emit(f"{amount_words(match.group(1))} millibars", *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_games(scan: ScanState, match: re.Match[str]) -> int:
     """Read the "2.5 GB" of "2.5 GB behind", of a league."""
     number = match.group(1)
@@ -472,6 +492,8 @@ DIGIT_RULES = compile_rules(
         r"(20|40|45|53)'(?= (?:HC|HQ|FCL|GP|containers?|trailers?|reefers?|dry|standard|high cube)\b)",
         _read_container,
     ),
+    (r"(\d{1,2}(?:\.\d{1,4})?)([NS]),? ?(\d{1,3}(?:\.\d{1,4})?)([EW])(?!\w)", _read_coordinates),
+    (r"(9\d\d|10[0-6]\d) mb(?![\w/])", _read_pressure),
     (r"(\d{0,2}\.\d{1,2}|\d{1,2}(?= ct\.? (?:\w{4,7} )?(?:gold|diamonds?)\b)) ?ct(?![\w'])", _read_carats),
     (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
     (r"(\d{1,4}(?:\.\d{1,2})?)/(?=\d{1,4}(?:\.\d{1,2})? ?[KMGT]i?B(?!\w))", _read_part_of_size),
