@@ -19,6 +19,7 @@ from .spelling import ENGLISH_SPELLER, NAME_ROWS
 from .word_context import note_english_word, read_as
 from .words import AMOUNT_AHEAD
 
+_PATH_BEHIND = re.compile(r"\\\Z|(?<![\w.)])/\Z")
 _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th)[ -]\Z")
 _NUMBER_AHEAD = re.compile(
     r" #(?!\w)| ?#? ?(?:\d|[A-Z](?!\w)|[IVXLC]{2,6}(?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)"
@@ -189,7 +190,7 @@ def _read_interval(scan: ScanState, match: re.Match[str]) -> int:
     """Read "q6h" and "q4-6h" of a prescription, and "q5min"."""
     low, high, unit = match.groups()
     count = " to ".join(amount_words(group) for group in (low, high) if group)
-    scan.emit(f"every {count} {'hours' if unit == 'h' else 'minutes'}", *match.span())
+    scan.emit(f"every {count} {vocabulary.UNITS[unit][1]}", *match.span())
     scan.context.note_number()
     return match.end()
 
@@ -251,7 +252,8 @@ def _read_wind(scan: ScanState, match: re.Match[str]) -> int:
 def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read an abbreviation of the vocabulary with its full stop, or without where it needs none."""
     word, dotted = match.group(1), bool(match.group(2))
-    if scan.view[match.start() - 1 : match.start()] == "\\":  # of a path
+    in_path = _PATH_BEHIND.search(scan.view, max(0, match.start() - 2), match.start())  # "/srv", "C:\\tmp"
+    if (in_path and word != "etc") or (word == "ins" and scan.view[match.start() - 1] == "-"):  # "plug-ins."
         return None
     if scan.context.previous_word in ("per", "sq") and word in _UNITS_AFTER_PER:
         return _read_unit_after_per(scan, match)
@@ -430,13 +432,13 @@ LETTER_RULES = (
         (r"(?:[Ff]ea|f)t\.(?= [A-Z])", _read_featured_artist),
         (r"c\.(?=\)? [a-z]|\))", _read_cups),
         (r"(eds?)(?:\.(?!\w)|(?![\w'.]))", _read_edition),
-        (r"(?:(?<=% )|(?<=p\.a\. ))int\.?(?!\w)", read_as("interest")),
+        (r"(?:(?<=% )|(?<=p\.a\. ))int\.?(?![\w(])", read_as("interest")),
         (r"c(?= [a-z]{3})", _read_cups_without_stop),
         (r"([Tt])\.(?= [a-z])", _read_spoons),
         (r"[Cc]\.(?= ?\d{3,4}\b)", read_as("circa")),
         (r"[Ll](a|o)(?:t|n|ng)\.?(?=:? ?-?\d{1,3}(?:\.\d+)?°)", _read_coordinate),
         (r"pt\.?(?= [a-z])|Pt\.?(?= (?:is|was|has|had|denies|reports?|states?|c/o)\b)", _read_patient),
-        (r"q(\d{1,2})(?:[-–](\d{1,2}))?(h|min)(?!\w)", _read_interval),
+        (r"q(\d{1,2})(?:[-–](\d{1,2}))?(h|min|d|wk|mo)(?!\w)", _read_interval),
         (
             r"bus\.(?= (?:days?|hours|hrs)\b)|[Mm]ed(?:\.-?|-)(?= ?(?:rare|well|sized?|low|high|large)\b)",
             _read_before_noun,

@@ -349,6 +349,7 @@ def _is_spelled_in_name(text: str) -> bool:
         return text not in _SHORT_WORDS and not is_word
     return (
         not has_vowel(text)
+        or (text[0].islower() and text[1:].isupper())  # "pCO2"
         or is_formula(text)
         or (text.isupper() and (len(text) < 4 or text in vocabulary.SPELLED_INITIALISMS))
     )
@@ -363,6 +364,15 @@ def _is_code_noun(text: str) -> bool:
 def _emit_word(scan: ScanState, run: re.Match[str]) -> None:
     text = run.group()
     scan.emit(text if text[1:].islower() else text.lower(), run.start(), run.end())
+
+
+def _read_house_of_queens(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "12-34" of "12-34 56th Rd."."""
+    for group in (1, 2):
+        scan.emit(numbers.house_number(int(match.group(group))), *match.span(group))
+    scan.context.note_number()
+    scan.context.address_words_left = 4
+    return match.end()
 
 
 def _read_chord(scan: ScanState, match: re.Match[str]) -> int:
@@ -410,6 +420,12 @@ GROUPED_DIGIT_RULES = compile_rules(
     # VIN, licence plate
     (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
     (r"\d[A-Z\d]{0,3}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
+    # Air waybill; a house of Queens: "12-34 56th Rd."
+    (r"\d{3}-\d{4} \d{4}(?!\w|-\d)", read_code),
+    (
+        r"(\d{1,3})-(\d{2})(?= \d{1,3}(?:st|nd|rd|th) (?:[A-Z][a-z]+|St|Ave|Rd|Dr|Pl|Ln))",
+        _read_house_of_queens,
+    ),
     # Card number, number of a SIM
     (r"\d{4}([ -])\d{4}(?:\1\d{4}){1,4}(?:\1\d{1,4})?(?!\w|-\d)", read_code),
     # Social security number

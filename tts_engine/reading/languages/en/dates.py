@@ -63,10 +63,10 @@ def _read_time(scan: ScanState, match: re.Match[str]) -> int | None:
     hour, minute, second = int(match.group(1)), int(match.group(2)), match.group(3)
     if hour > 24 or minute > 59:
         return None
-    words = _hour_words(hour, minute, bool(match.group(4) or second))
+    words = _hour_words(hour, minute, bool(match.group(4)))
     if words.endswith("o'clock") and _is_on_24_hour_clock(scan, match):
         words = f"{'oh ' if hour < 10 else ''}{numbers.cardinal(hour)} hundred"
-    if second:
+    if second and int(second):
         words += f" and {numbers.cardinal(int(second))} second{'' if int(second) == 1 else 's'}"
     scan.emit(words, match.start(), match.end(3) if second else match.end(2))
     return _finish_time(scan, match, 4)

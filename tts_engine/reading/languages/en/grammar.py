@@ -67,6 +67,10 @@ _NOUN_BEFORE_HASH = re.compile(
 )
 _NUMBER_AFTER_HASH = re.compile(r" [A-Z]{0,4}-?\d{2}|:")
 _REGULAR_EXPRESSION_BEHIND = PatternBehind(r"(?:[\^\\][^\s$]{1,60}|[}\])+*?])\Z")
+_MAX_STAR_CODE = 3  # digits of a code that is dialled; a gate's code is longer
+_WORDS_BEFORE_STARS = frozenset(("gate", "code", "door", "press", "dial", "enter", "pin", "then"))
+_WORDS_BEFORE_PORTS = frozenset(("on", "port", "at", "to", "via", "listening", "bind", "expose"))
+_CELL_BEHIND = PatternBehind(r"\b[A-Z]{1,2}\d{1,5}\Z")
 _COLOR_BEHIND = re.compile(r"\b(?:colou?r|shade|hex|background)s?\b", re.IGNORECASE)
 
 
@@ -154,7 +158,8 @@ def _read_telephone_keys(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _read_star_code(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read *67, a code that a caller dials."""
-    if scan.context.after_number:
+    is_long = len(match.group(1)) > _MAX_STAR_CODE and scan.context.previous_word not in _WORDS_BEFORE_STARS
+    if scan.context.after_number or is_long:
         return None
     scan.emit("star", match.start(), match.start() + 1)
     ENGLISH_SPELLER.spell(scan, match.start(1), match.end())
@@ -228,12 +233,23 @@ def _read_plus_plus(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _read_port(scan: ScanState, match: re.Match[str]) -> int:
-    """Read ":443"."""
+def _read_port(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "on :443"; elsewhere it is a line of a file."""
+    if scan.context.previous_word not in _WORDS_BEFORE_PORTS:
+        return None
     if scan.context.previous_word != "port":
         scan.emit("port", match.start(), match.start() + 1)
     ENGLISH_SPELLER.spell(scan, *match.span(1))
     scan.context.note_number()
+    return match.end()
+
+
+def _read_range_of_cells(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the colon of "SUM(B2:B14)"."""
+    if not _CELL_BEHIND.search(scan.view, match.start()):
+        return None
+    scan.emit("to", *match.span())
+    note_english_word(scan.context, "to")
     return match.end()
 
 
@@ -328,7 +344,9 @@ _SYMBOL_RULES = (
     *masked_numbers.SYMBOL_RULES,
     *_MARKUP_RULES,
     *compile_rules(
-        *PATH_ROWS, (r"(?<=[ (]):(\d{3,5}|(?:22|25|53|80)(?!,| (?:past|after|and)\b))(?![\w:])", _read_port)
+        (r":(?=[A-Z]{1,2}\d{1,5}(?!\w))", _read_range_of_cells),
+        *PATH_ROWS,
+        (r"(?<=[ (]):(\d{3,5}|(?:22|25|53|80)(?!,| (?:past|after|and)\b))(?![\w:])", _read_port),
     ),
     *codes.SYMBOL_RULES,
     *compile_rules((r"-(?=\d{1,4}(?![\w.,:/-]|$)|\d{1,4}[`.,]?$)", _read_number_of_option)),

@@ -158,7 +158,9 @@ def _is_spelled_in_address(text: str) -> bool:
 
 def _read_dotted_name(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "m5.large" and "anna.k-82", names in which a full stop is said; not an abbreviation."""
-    if match.group(1) in vocabulary.ABBREVIATIONS or match.group(1) in vocabulary.STREET_ABBREVIATIONS:
+    name = match.group(1)
+    is_short = name in vocabulary.ABBREVIATIONS and name not in vocabulary.ABBREVIATIONS_IN_PROGRAMS
+    if is_short or name in vocabulary.STREET_ABBREVIATIONS:
         return None
     return ENGLISH_SPELLER.read_address(scan, match)
 

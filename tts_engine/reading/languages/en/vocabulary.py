@@ -82,6 +82,7 @@ ABBREVIATIONS = _ABBREVIATIONS_AT_START | ABBREVIATIONS
 STOPLESS_ABBREVIATIONS |= {
     short for short in _ABBREVIATIONS_AT_START if short.lower() in STOPLESS_ABBREVIATIONS
 }
+ABBREVIATIONS_IN_PROGRAMS = _words("abbreviations_in_programs")
 LAST_ABBREVIATIONS = _readings("last_abbreviations")
 AMBIGUOUS_ABBREVIATIONS = _words("ambiguous_abbreviations")
 STREET_ABBREVIATIONS = _readings("street_abbreviations")
@@ -197,6 +198,7 @@ ELEMENTS_OF_ISOTOPES = _readings("elements_of_isotopes")
 KEYS_OF_KEYBOARDS = _readings("keys_of_keyboards")
 SHORT_NAMES = _words("short_names")
 SHORT_WORDS_OF_PASSWORDS = _words("short_words_of_passwords")
+WORDS_OF_PROGRAMS = _words("words_of_programs")
 WORDS_AFTER_LETTERS = _words("words_after_letters")
 PRONOUNCED_ACRONYMS = {word: word.lower() for word in _TABLES["lower_case_acronyms"].split()} | _readings(
     "pronounced_acronyms"

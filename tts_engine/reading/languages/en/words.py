@@ -284,7 +284,7 @@ def _read_prefixed_initialism(scan: ScanState, match: re.Match[str]) -> int | No
 def _read_joined_words(scan: ScanState, match: re.Match[str]) -> int:
     """Read "NullPointerException" and "getUserById" word by word."""
     ENGLISH_SPELLER.read_address_word(scan, *match.span())
-    note_english_word(scan.context, "name")
+    note_english_word(scan.context, "error" if match.group().endswith("Error") else "name")
     return match.end()
 
 
@@ -339,7 +339,11 @@ LETTER_RULES = (
             _read_joined_words,
         ),
         # "HTTPServer", "JSONDecodeError"
-        (r"[A-Z]{2,6}[A-Z][a-z]{2,20}(?:[A-Z][a-z]{1,20}){0,5}(?![\w'])", _read_joined_words),
+        (
+            rf"[A-Z]{{2,6}}(?:(?:{any_of(vocabulary.WORDS_OF_PROGRAMS)})|[A-Z][a-z]{{2,20}}(?=[A-Z]))"
+            r"(?:[A-Z][a-z]{1,20}){0,5}(?![\w'])",
+            _read_joined_words,
+        ),
     ),
     *_INITIALISM_RULES,
 )

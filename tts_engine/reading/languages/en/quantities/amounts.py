@@ -51,6 +51,10 @@ _BILL_BEHIND = PatternBehind(r"\b(?:H\.?B|S\.?B|A\.?B|H\.?R|NGC)\.? \Z")
 _COUNT_BEHIND = re.compile(r"\d [a-z]{3,12} \Z")
 _MAX_HOUR = 24
 _LINES_AHEAD = re.compile(r" ?[-–] ?\d{1,3}(?![\d:])")
+# "Python ≥"
+_VERSION_AT_LEAST_BEHIND = PatternBehind(
+    rf"\b(?:{any_of(vocabulary.WORDS_BEFORE_VERSIONS)}) ?[<>=≥≤~^!]{{1,2}} ?\Z", re.IGNORECASE
+)
 _LINE_WORDS = frozenset(("line", "lines", "ln"))  # of a program
 _MIN_TYPED = 3  # digits
 # "hit the limit (429)"
@@ -68,7 +72,9 @@ _CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
 def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
     previous = scan.context.previous_word
     is_go = previous == "go" and scan.context.previous_capitalized  # the language
-    if (previous in vocabulary.WORDS_BEFORE_VERSIONS or is_go) and "," not in match.group():
+    is_version = previous in vocabulary.WORDS_BEFORE_VERSIONS or is_go
+    is_version = is_version or _VERSION_AT_LEAST_BEHIND.search(scan.view, match.start()) is not None
+    if is_version and "," not in match.group():
         return ENGLISH_SPELLER.read_version(scan, match)
     whole, _, fraction = match.group().partition(".")
     if previous in vocabulary.REGULATORS and len(whole) == 4 and fraction:
@@ -438,8 +444,8 @@ SYMBOL_RULES = compile_rules(
     (r"'s(?!\w)", _read_possessive),
     (r" ?– ?(?=[A-Z]{1,3}(?:-?\d|(?![\w'])))", _read_dash_between_codes),
     (rf" ?[-–] ?(?=[$£€]?\d|'\d\d(?!\w)|(?:{MONTH}|{WEEKDAY}|{_WORD_OF_TIME})(?!\w))", _read_range),
-    (r"-(?= ?[$£€]?\.?\d)", _read_minus),
+    (r"-(?= ?[$£€]?\.?\d)|–(?=[$£€]?\.?\d)", _read_minus),
     # ".75"
     (r"\.\d+(?!\w)", _read_amount),
-    (r" ?([<>~*]) ?(?=[$£€']?\d)", _read_comparison),
+    (r" ?([<>~*]) ?(?=(?:[A-Z]{1,3}\$|[$£€¥₹'])?\d)", _read_comparison),
 )

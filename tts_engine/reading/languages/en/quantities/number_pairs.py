@@ -10,7 +10,7 @@ from . import number_words as numbers
 _PAIR_AHEAD = re.compile(rf"(?:-| )(?:{any_of(vocabulary.NOUNS_AFTER_PAIRS)})\b")
 _TIME_SIGNATURES = frozenset("2/4 4/4 5/4 6/4 7/4 6/8 9/8 12/8".split())
 _BEAT_AHEAD = re.compile(r" (?:time|meter|metre|beat|signature)\b")
-_SHOTS_AHEAD = re.compile(r" (?:FTs?|FGs?|3PTs?|3P|3s|from (?:the|deep|three|beyond))\b")  # "4/4 FT"
+_SHOTS_AHEAD = re.compile(r" (?:FTs?|FGs?|3PTs?|3P|3s|from (?:deep|three|beyond))\b")  # "4/4 FT"
 _LIMITS_BEHIND = PatternBehind(r"\b(?:limits?|liability|coverage|injury)\b[^.;!?]{0,30}\Z", re.IGNORECASE)
 _CRICKET = re.compile(r"\b(?:overs?|wickets?|innings|declared|stumps|bowled|chasing|target)\b")
 _SCORE_BEHIND = PatternBehind(

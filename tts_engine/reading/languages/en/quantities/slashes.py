@@ -64,6 +64,7 @@ _FRACTIONS = numbers.FRACTIONS | {
 _UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a mile"
 _INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
 _ARM_AHEAD = re.compile(r" [LR] (?:arm|leg)\b")  # "142/90 L arm"
+_ACUITIES = frozenset((15, 20, 25, 30, 40, 50, 60, 70, 80, 100, 200, 400))
 _DWELLINGS = frozenset(("flat", "unit", "apt", "apartment", "suite", "shop"))
 _PRICE_BEHIND = re.compile(r"[$£€][\d.,]{1,12}\Z")
 _MANY_AHEAD = re.compile(r"/[\d,]{1,9}[kKM]? (?:[a-z]{3}|(?:in|out)(?![a-z]))")
@@ -197,7 +198,8 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
         return _fraction_words(first, second)
     if date and "0" in (match.group(1)[0], match.group(2)[0]):
         return date
-    if match.group() in ("9/11", "20/20") or first + second == 100:
+    is_acuity = first == 20 and second in _ACUITIES  # "20/40 vision"
+    if match.group() == "9/11" or is_acuity or first + second == 100:
         return f"{numbers.cardinal(first)} {numbers.cardinal(second)}"
     if (first, second) == (1, 2) and _HOUR_AHEAD.match(scan.view, match.end()):
         return "half" if scan.context.previous_word in vocabulary.WORDS_BEFORE_ONE else "half an"
@@ -284,7 +286,7 @@ def _is_part_of_sequence(scan: ScanState, match: re.Match[str]) -> bool:
     if not 0 < first <= last:
         return False
     around = scan.view[max(0, match.start() - 1)] + scan.view[match.end() : match.end() + 1]
-    in_brackets = around == "()" and last not in _MAX_MARKS
+    in_brackets = around in ("()", "[]") and last not in _MAX_MARKS
     if in_brackets or scan.context.previous_word in vocabulary.SEQUENCE_NOUNS:
         return True
     ahead = _PARTS_AHEAD.match(scan.view, match.end())

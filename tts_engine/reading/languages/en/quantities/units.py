@@ -67,8 +67,12 @@ _TYPE_AHEAD = re.compile(
     r"\.? (?:font|type|text|Arial|Times|Helvetica|Calibri|Courier|leads?|leading|scale|inspection)\b"
 )
 _WORDS_BEFORE_KELVIN = frozenset("at below above near is of about equals temperature temp".split())
+_WORDS_OF_PLACE = frozenset(
+    "above below beyond inside outside near total overall away high long deep".split()
+)
 _WORDS_AFTER_QUOTES = frozenset("he she said says they we it who which but so or nor not".split())
 _FLUID_AHEAD = re.compile(r" (?:O2|O\^?2|NS|LR|NC|NRB|D5W|IV)\b")  # "2 L O2"
+_PATH_AHEAD = re.compile(r"/\w|\.\w")  # "assets/img/logo.png"
 _HOLDERS_OF_PINTS = frozenset("basket bottle can carton container glass jar milk mug box pack".split())
 _ENGINE_AHEAD = re.compile(
     r" (?:[IVWH]-?(?:[2-68]|10|12|16)|[Tt]urbo\w*|[Dd]iesel|EcoBoost|Hemi|inline|flat)\b"
@@ -270,6 +274,8 @@ def _read_rate(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "/month" as "per month"."""
     if len(match.group(1)) == 1 and not scan.context.after_number:  # "S/M/L"
         return None
+    if not scan.context.after_number and _PATH_AHEAD.match(scan.view, match.end()):
+        return None
     unit = vocabulary.RATE_UNITS[match.group(1)]
     scan.emit("per", match.start(), match.start() + 1)
     scan.emit(unit, match.start(1), match.end(1))
@@ -350,7 +356,11 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     end, previous = match.end(), scan.context.previous_word
     following = scan.next_word(end)
     before_noun = following.islower() and following not in WORDS_AFTER_LENGTHS
-    quoted = sign == "'" or _OPEN_QUOTE_BEHIND.search(scan.view, 0, match.end(1))
+    quoted = (
+        sign == "'"
+        or scan.view[match.start() - 1] == '"'
+        or _OPEN_QUOTE_BEHIND.search(scan.view, 0, match.end(1))
+    )
     on_screen = sign == '"' and (_SCREEN_AHEAD.match(scan.view, end) or _PICTURE_AHEAD.match(scan.view, end))
     after_article = previous in ("a", "an") and (following.islower() or on_screen)
     # 'two 16" pizzas', 'the 65" Samsung'
@@ -370,7 +380,9 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     if not is_length and (quoted or not (on_screen or _END_OF_LENGTH.match(scan.view, end))):
         return None
     is_adjective = after_article or on_screen or counted
-    is_adjective = is_adjective or (before_noun and (previous == "by" or not quoted))
+    is_adjective = is_adjective or (
+        before_noun and (previous == "by" or not quoted) and following not in _WORDS_OF_PLACE
+    )
     one, many = vocabulary.UNITS["ft" if sign == "'" else "in"]
     scan.emit(amount_words(number), match.start(), match.end(1))
     scan.emit(one if is_adjective or is_one(number) else many, match.end(1), end)
