@@ -56,7 +56,7 @@ def read_sentences(name: str) -> list[tuple[str, RightReadings]]:
 
 def spoken(text: str) -> str:
     """Return the spoken words, with the names of letters as letters."""
-    return _comparable(" ".join(_letter_of(word.text) for word in normalize(text)))
+    return _comparable(" ".join(word.text for word in normalize(text)))
 
 
 def misreadings(name: str) -> list[tuple[str, str]]:
@@ -113,8 +113,8 @@ def _may_begin(reading: str, said: str) -> bool:
 
 
 def _comparable(text: str) -> str:
-    """Return the words without what is not compared."""
-    words = re.sub(r"[^a-z' ]", " ", text.lower())
+    """Return the words without what is not compared; the name of a letter, and "eye", is the letter."""
+    words = re.sub(r"[^a-z' ]", " ", " ".join(map(_letter_of, text.split())).lower())
     words = re.sub(r"\b'+(?= |\Z)", "", _LETTER_WITH_ENDING.sub(r"\1 s", words))
     return _OPTIONAL_AND.sub(r"\1", " ".join(re.sub(r"\boh\b", "zero", words).split()))
 

@@ -274,8 +274,10 @@ def _is_safe_after_stop(
             return False
         case AbbreviationKind.NUMBERED:
             noun = _word_before(view, _token_start(view, at)).rpartition("-")[2]  # of "e-ticket no."
-            is_number = following.islower() and word.islower() and noun.rstrip(".").isalpha()
-            if noun in rules.numbered_nouns or (is_number and noun not in rules.words_before_answers):
+            is_number = following.islower() and word.islower() and noun.rstrip(".").replace("'", "").isalpha()
+            if noun.rstrip(".") in rules.numbered_nouns or (
+                is_number and noun not in rules.words_before_answers
+            ):
                 return False
             return word in rules.sentence_words and following.isalpha()
         case AbbreviationKind.MAY_END_SENTENCE:

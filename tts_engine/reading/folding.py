@@ -38,6 +38,7 @@ FOLDED_CHARACTERS = {
     # With a blank, so that "2½" becomes "2 1/2".
     **{sign: " " + "/".join(numbers) for sign, numbers in FRACTIONS.items()},
     "⁄": "/",
+    **{letter: unicodedata.normalize("NFKC", letter) for letter in "ℂℕℙℚℝℤ"},
     "℃": "°C",
     "℉": "°F",
     "￥": "¥",

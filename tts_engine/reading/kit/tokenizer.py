@@ -280,6 +280,6 @@ def _apply_first_match(scan: ScanState, rules: tuple[Rule, ...], at: int) -> int
         match = pattern.match(scan.view, at)
         if match and match.end() > at:
             end = recognize(scan, match)
-            if end is not None:
+            if end is not None and end > at:
                 return end
     return None

@@ -48,9 +48,9 @@ _SET_SIGNS = frozenset(("union", "intersection", "and", "or"))
 _CLEAR = frozenset(("strong", "relation", "operator", "power", "index", "sign"))
 _MAX_PRODUCT = 2  # letters between dollars without a sign that shows mathematics
 _LONE = frozenset((">=", "<=", "!=", "≥", "≤", "≠", "⩾", "⩽"))
-# "2σ", "the α level"
-_LONE_GREEK = re.compile(rf"(?<![^\W\d_])[{''.join(GREEK)}](?![\w'])")
-_BEFORE_NUMBER = re.compile(r" ?[-+]?[$€£]?\.?\d")
+# "2σ", "the α level", "ΔT"; not the micro sign
+_LONE_GREEK = re.compile(rf"(?<![^\W\d_])(?:[{''.join(GREEK)}](?![\w'])|(?!μ)[{''.join(GREEK)}](?=[A-Z\d]))")
+_BEFORE_NUMBER = re.compile(r" ?[-+]?[$€£']?\.?\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,11 @@ class FormulaReader:
         if view.isascii() and view.count("$") < 2 and not _TRIGGER.search(view):
             return {}
         found = find_formulas(view, names_lone=self._voice.words.signs.__contains__)
-        return {start: self._reading(formula) for start, formula in found.items()}
+        readings = {start: self._reading(formula) for start, formula in found.items()}
+        for start in found:  # a rule of signs would begin at the blank before "< 10^3"
+            if start and view[start - 1] == " ":
+                readings.setdefault(start - 1, readings[start])
+        return readings
 
     def _reading(self, formula: Formula) -> Callable[[ScanState], int]:
         def read(scan: ScanState) -> int:

@@ -21,6 +21,7 @@ from .tree import (
 _CLOSERS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
 _NUMBERED_LETTERS = "vVQHpP"  # of a version or a speed, a quarter, a half of a year, a percentile
 _FUNCTION_LETTERS = frozenset("fghFGPpu")  # before brackets, which hold an argument
+_NAMES_OF_INDICES = frozenset(("max", "min"))
 _VOWELS_OF_PRODUCTS = frozenset("eiouyEOUY")  # "ma" and "IR" are products, "of" and "is" are words
 
 
@@ -77,6 +78,10 @@ class OperandParser(FormulaCursor):
         text = token.text
         if text in signs.FUNCTIONS and (self._tex or self._names_function()):
             return self._function(token)
+        before = self._tokens[self.at - 1] if self.at else END
+        if text in _NAMES_OF_INDICES and before.kind == "greek":  # "λmax"
+            self.at += 1
+            return FormulaLeaf(LeafKind.FUNCTION, text, token.start, token.stop)
         if text == "sqrt" and self._peek(1).text == "(":
             self.at += 1
             self._features.add("strong")
@@ -100,7 +105,8 @@ class OperandParser(FormulaCursor):
         if after.kind == "blank":
             after = self._peek(2)
             return after.kind in ("greek", "number") or (len(after.text) == 1 and after.kind == "word")
-        return after.text in ("(", "^", "_") or after.kind in ("superscript", "greek")
+        has_base = after.kind == "number" and self._peek().text == "log" and self._peek(2).text == "("
+        return has_base or after.text in ("(", "^", "_") or after.kind in ("superscript", "greek")
 
     def _is_product(self, text: str) -> bool:
         before = self._tokens[self.at - 1] if self.at else END
@@ -143,6 +149,9 @@ class OperandParser(FormulaCursor):
         name = token.text.removeprefix("\\")
         leaf = FormulaLeaf(LeafKind.FUNCTION, name, token.start, token.stop)
         function = self._scripted(leaf)
+        if name == "log" and self._peek().kind == "number" and self._peek(1).text == "(":  # "log10(x)"
+            self._features |= {"strong", "index"}
+            function = FormulaScript(leaf, self._number(self._peek()), None)
         self._skip_blanks()
         if self._peek().kind == "command" and self._peek().text == "\\left":
             self.at += 1
@@ -184,7 +193,11 @@ class OperandParser(FormulaCursor):
         self.at += 1
         name = signs.BIG_SIGNS.get(token.text) or signs.TEX_BIG_SIGNS[token.text[1:]]
         self._features |= {"strong", "big"}
+        first: FormulaNode | None = None
+        if self._peek().kind == "number" and self._peek(1).kind in ("power", "superscript"):  # "∫₀¹"
+            first = self._number(self._peek())
         below, above = self._scripts()
+        below = below or first
         return FormulaBig(name, below, above, token.start, token.stop)
 
     def _mark(self, token: FormulaToken) -> FormulaNode:

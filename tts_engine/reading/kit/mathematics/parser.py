@@ -21,6 +21,7 @@ from .tree import (
 )
 
 MAX_DEPTH = 16  # of parts in parts
+_MAX_CONDITION = 12  # tokens after the bar of "P(B|A)"
 
 
 class FormulaParser(TexParser):
@@ -92,10 +93,22 @@ class FormulaParser(TexParser):
         if name:
             self._features |= {"operator", name}
             return self._sign(name, token)
+        if token.text == "|" and self._depth and self._is_condition():
+            return self._sign("given", token)
         if token.text in (",", ";", ":") and (self._tex or self._depth):
             self.at += 1
             return FormulaLeaf(LeafKind.PAUSE, "", token.start, token.stop)
         return None
+
+    def _is_condition(self) -> bool:
+        """Whether the bar here is that of "P(B|A)", the only one before the bracket closes."""
+        for offset in range(1, _MAX_CONDITION):
+            text = self._peek(offset).text
+            if text == ")":
+                return offset > 1
+            if text in ("|", "(", ""):
+                return False
+        return False
 
     @staticmethod
     def _relation(token: FormulaToken) -> str:

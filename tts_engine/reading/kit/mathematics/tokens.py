@@ -12,9 +12,10 @@ _LETTER = rf"(?![{NO_SPACE_SCRIPTS}{HANGUL}ⁿⁱ])[^\W\d_]"
 _GREEK = "".join(signs.GREEK)
 _SUPERSCRIPT = "[⁻⁺ⁿⁱ]"  # those that folding keeps
 _NUMBER = r"\d{1,3}(?:[, ]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+"
-_LONG_UNIT = "km|cm|mm|nm|kg|mg|ms|min|kWh|kW|MW|kJ|MJ|Hz|kHz|MHz|GHz|kPa|Pa|mol|mL|ml|dm|km/h|°[CF]?|Ω|kΩ"
+_LONG_UNIT = "km|cm|mm|nm|kg|mg|ms|min|kWh|kW|MW|kJ|MJ|Hz|kHz|MHz|GHz|kPa|Pa|yr|mol|mL|ml|dm|km/h|°[CF]?|Ω|kΩ"
 _UNIT = (
-    rf"(?: ?(?:{_LONG_UNIT})| (?:m|g|s|h|N|J|W|V|A|K|L))(?:\^[23])?(?:/(?:s|h|min|m|L|kg|mol)(?:\^[23])?)?"
+    rf"(?: ?(?:{_LONG_UNIT})| (?:m|g|s|h|N|J|W|V|A|K|L))(?:\^[23])?"
+    r"(?:/(?:s|h|min|m|L|mL|ml|dL|kg|mol|cm|mm|K|d|day|yr)(?:\^[23])?)?"
 )
 _TOKEN = re.compile(
     rf"(?P<blank> +)"

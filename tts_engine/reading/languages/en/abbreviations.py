@@ -19,7 +19,8 @@ from .spelling import ENGLISH_SPELLER, NAME_ROWS
 from .word_context import note_english_word, read_as
 from .words import AMOUNT_AHEAD
 
-_ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th) \Z")
+_PATH_BEHIND = re.compile(r"\\\Z|(?<![\w.)])/\Z")
+_ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th)[ -]\Z")
 _NUMBER_AHEAD = re.compile(
     r" #(?!\w)| ?#? ?(?:\d|[A-Z](?!\w)|[IVXLC]{2,6}(?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)"
 )
@@ -27,7 +28,7 @@ _CAPITALS_OR_VERB_AHEAD = re.compile(r" (?:[A-Z]{2,6}(?!\w)|[a-z])")  # "part no
 _PRICE_BEHIND = PatternBehind(r"[$£€][\d,.]{1,20}[kK]? ?\Z")
 # Of which there is a least: "a $50 min.", "a 2-hr min."
 _LIMITED_BEHIND = PatternBehind(
-    r"(?:[$£€][\d,.]{1,20}[kK]?|\b\d{1,3}-[a-z]{3,12}"
+    r"(?:[$£€][\d,.]{1,20}[kK]?|\b\d{1,3}-[a-z]{2,12}\.?"
     r"|\b\d{1,4}[- ](?:hr|hour|night|day|week|wk|month|yr|year|person|item)s?) \Z"
 )
 _BEFORE_EXPERIENCE = frozenset(("yr", "yrs", "year", "years", "work", "job", "prior", "relevant", "of"))
@@ -125,6 +126,30 @@ def _read_arrival(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_by_neighbours(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "conf." of "conf. room" and of "conf. 0.93", and the "cap." of "towing cap."."""
+    short = match.group(1)
+    lower = short[0].lower() + short[1:]
+    readings = vocabulary.ABBREVIATIONS_BEFORE.get(lower, ())
+    word = next((word for word, ahead in readings if ahead.match(scan.view, match.end())), "")
+    for spoken, nouns in vocabulary.ABBREVIATIONS_AFTER.get(lower, ()):
+        word = word or (spoken if scan.context.previous_word in nouns else "")
+    if not word:
+        return None
+    scan.emit(word, *match.span())
+    note_english_word(scan.context, word)
+    return _end_of_abbreviation(scan, match, match.group().endswith("."))
+
+
+def _read_edition(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "ed." of "3rd ed.", which is no education there."""
+    if not _ORDINAL_BEHIND.search(scan.view, 0, match.start()):
+        return None
+    scan.emit("edition" if match.group(1) == "ed" else "editions", *match.span())
+    note_english_word(scan.context, "edition")
+    return _end_of_abbreviation(scan, match, match.group().endswith("."))
+
+
 def _read_cups(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "c." of "1 1/2 c. flour"."""
     if not scan.context.after_number:
@@ -165,7 +190,7 @@ def _read_interval(scan: ScanState, match: re.Match[str]) -> int:
     """Read "q6h" and "q4-6h" of a prescription, and "q5min"."""
     low, high, unit = match.groups()
     count = " to ".join(amount_words(group) for group in (low, high) if group)
-    scan.emit(f"every {count} {'hours' if unit == 'h' else 'minutes'}", *match.span())
+    scan.emit(f"every {count} {vocabulary.UNITS[unit][1]}", *match.span())
     scan.context.note_number()
     return match.end()
 
@@ -194,6 +219,29 @@ def _read_patient(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_state_of_newspaper(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "Mass." of "Boston, Mass."."""
+    following = scan.next_visible(match.end())
+    after_city = scan.context.previous_capitalized or following == "," or following.islower()
+    if not (after_city and scan.context.after_comma):
+        return None
+    scan.emit(vocabulary.STATES_OF_NEWSPAPERS[match.group(1)], *match.span())
+    note_english_word(scan.context, match.group(1))
+    return _end_of_abbreviation(scan, match, dotted=True)
+
+
+def _read_featured_artist(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "feat." and the "ft." of "One Dance ft. Wizkid"; "a feat." and "a few ft." are others."""
+    context, before = scan.context, scan.view[max(0, match.start() - 2) : match.start()].strip()
+    after_name = context.previous_capitalized or before[-1:] in ("", *"(\"'")
+    is_length = context.after_number or context.previous_word in vocabulary.WORDS_BEFORE_UNITS | {"sq", "cu"}
+    if not after_name and (is_length or match.group() != "ft."):
+        return None
+    scan.emit("featuring", *match.span())
+    note_english_word(scan.context, "featuring")
+    return match.end()
+
+
 def _read_wind(scan: ScanState, match: re.Match[str]) -> int:
     """Read "NNW"."""
     scan.emit(vocabulary.DIRECTIONS[match.group()], match.start(), match.end())
@@ -204,6 +252,9 @@ def _read_wind(scan: ScanState, match: re.Match[str]) -> int:
 def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read an abbreviation of the vocabulary with its full stop, or without where it needs none."""
     word, dotted = match.group(1), bool(match.group(2))
+    in_path = _PATH_BEHIND.search(scan.view, max(0, match.start() - 2), match.start())  # "/srv", "C:\\tmp"
+    if (in_path and word != "etc") or (word == "ins" and scan.view[match.start() - 1] == "-"):  # "plug-ins."
+        return None
     if scan.context.previous_word in ("per", "sq") and word in _UNITS_AFTER_PER:
         return _read_unit_after_per(scan, match)
     if word in vocabulary.STREET_ABBREVIATIONS:
@@ -220,13 +271,16 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     ):
         spoken = "Express"
     following = scan.next_visible(match.end())
+    if word == "Rev" and not following.isupper() and scan.context.previous_word != "the":
+        spoken = "Revenue"
     if (
         word == "exp"
         and not following.isdigit()
         and (scan.context.after_number or scan.context.previous_word in _BEFORE_EXPERIENCE)
     ):
         spoken = "expected" if scan.view[match.start() - 2 : match.start()] == "% " else "experience"
-    is_word = word in vocabulary.AMBIGUOUS_ABBREVIATIONS and not (following.islower() or following.isdigit())
+    goes_on = following.islower() or following.isdigit() or scan.view[match.end() : match.end() + 1] in ",;:"
+    is_word = word in vocabulary.AMBIGUOUS_ABBREVIATIONS and not (goes_on and following)
     if is_word and kind is AbbreviationKind.MAY_END_SENTENCE:
         return None
     if kind is AbbreviationKind.NUMBERED:
@@ -237,7 +291,8 @@ def _read_abbreviation(scan: ScanState, match: re.Match[str]) -> int | None:
     if word in vocabulary.LAST_ABBREVIATIONS and (not following or following in ".,;:!?)"):
         spoken = vocabulary.LAST_ABBREVIATIONS[word]
     scan.emit(_form_of_unit(scan, match) or spoken, match.start(), match.end())
-    note_english_word(scan.context, word)
+    names_code = spoken in vocabulary.IDENTIFIED_NOUNS | vocabulary.CODE_WORDS  # "rcpt. no. A4471"
+    note_english_word(scan.context, spoken if names_code else word)
     before_street = scan.next_word(match.end()) in vocabulary.CAPITALIZED_STREET_WORDS
     if word in vocabulary.NAME_SUFFIXES and before_street:
         scan.context.address_words_left = 2
@@ -272,6 +327,8 @@ def _form_of_unit(scan: ScanState, match: re.Match[str]) -> str:
         return ""
     if word == "min" and _LIMITED_BEHIND.search(scan.view, match.start()):
         return "minimum"
+    if word == "min" and not scan.context.after_number and previous in _BEFORE_MINIMUM:
+        return "minimum"
     if scan.context.after_number:
         is_one = _ORDINAL_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
         return vocabulary.UNITS[word][0] if is_one else ""
@@ -296,19 +353,25 @@ def _read_numbered_abbreviation(
 ) -> int | None:
     """Read "No. 5" or "ext. 7"; "x7" is an extension after a phone number only."""
     word = match.group(1)
-    announced = dotted and scan.view[match.end() : match.end() + 1] == ":"  # "Ref. no.:"
+    # "Ref. no.:", "Acct: 4471"
+    announced = scan.view[match.end() : match.end() + 1] == ":" and (
+        dotted or word in vocabulary.STOPLESS_ABBREVIATIONS
+    )
     following = announced or bool(_NUMBER_AHEAD.match(scan.view, match.end()))
-    if word in ("Fl", "fl", "Qtr", "qtr") and _ORDINAL_BEHIND.search(scan.view, 0, match.start()):
+    if word in ("Fl", "fl", "Qtr", "qtr", "Gr", "gr") and _ORDINAL_BEHIND.search(scan.view, 0, match.start()):
         scan.emit(spoken, match.start(), match.end())
         note_english_word(scan.context, spoken)
         return _end_of_abbreviation(scan, match, dotted)
     if word == "x" and not (scan.context.after_phone and following):
         return None
+    if word == "no" and dotted and scan.view[match.end() : match.end() + 1] in (",", ";"):
+        following = True
     if word in ("no", "No") and (scan.context.identifier_expected or scan.context.code_just_announced):
         following = following or bool(_CAPITALS_OR_VERB_AHEAD.match(scan.view, match.end()))
     if word == "no" and dotted and scan.next_visible(match.end()).islower():
         following = following or scan.context.previous_word not in vocabulary.WORDS_BEFORE_ANSWERS | {""}
     following = following or (dotted and scan.next_word(match.end()) in _NOUNS_OF_NUMBERS)
+    following = following or word in _NEVER_WORDS
     if not following and (word in vocabulary.AMBIGUOUS_ABBREVIATIONS or not dotted):
         return None
     if not dotted and word not in vocabulary.STOPLESS_ABBREVIATIONS and word != "x":
@@ -338,7 +401,15 @@ _DEGREE = any_of(word for word in vocabulary.ABBREVIATIONS if re.search(r"\w\w\.
 _CONTRACTED = any_of(vocabulary.CONTRACTED_ABBREVIATIONS)
 _COUNTED = any_of(vocabulary.COUNTED_ABBREVIATIONS)
 _NOUNS_OF_NUMBERS = frozenset(("code", "codes", "number", "numbers", "no", "num"))  # "conf. code"
+_NEVER_WORDS = frozenset(("acct", "bldg", "flt", "lvl", "flr"))  # "my acct got"
+_BESIDE = "|".join(
+    f"[{short[0].upper()}{short[0]}]{short[1:]}"
+    for short in sorted(vocabulary.ABBREVIATIONS_BEFORE.keys() | vocabulary.ABBREVIATIONS_AFTER, reverse=True)
+)
 _PERIODS = frozenset(("yr", "mo", "wk", "hr"))
+_BEFORE_MINIMUM = frozenset(
+    ("the", "your", "order", "payment", "monthly", "no", "below", "above", "required")
+)
 _BEFORE_PATIENT = frozenset(("", "the", "a", "this", "that", "each", "every", "new"))
 _CHAT = any_of(vocabulary.CHAT_ABBREVIATIONS)
 DIGIT_RULES = compile_rules((rf"(?=\d ?[a-z])(?:{_CHAT})(?![\w'])", _read_chat_abbreviation))
@@ -346,23 +417,28 @@ LETTER_RULES = (
     *compile_capital_rules(
         (r"(?:NN[EW]|SS[EW]|E[NS]E|W[NS]W)(?!\w)", _read_wind),
         (r"Sec\.(?= of [A-Z])", read_as("Secretary")),
+        (rf"({any_of(vocabulary.STATES_OF_NEWSPAPERS)})\.", _read_state_of_newspaper),
         (r"Gen(?= (?:[XYZ]|Alpha|Beta)(?!\w))", _read_generation),
         (r"(FT|PT)(?:/(FT|PT))?(?![\w%])", _read_hours_of_work),
     ),
     *compile_rules(
         (r"([A-Za-z][a-z]{1,5})(\.?)'s(?!\w)", _read_possessive_abbreviation),
+        (rf"({_BESIDE})\.?(?![\w'])", _read_by_neighbours),
         (rf"(?:{_CHAT})(?![\w'/@-]|[.:]\w)", _read_chat_abbreviation),
         (rf"(?=[A-Za-z]{{1,6}}')(?i:{_CONTRACTED})(?![\w'])", _read_contracted_abbreviation),
         (rf"(?:{_COUNTED})(?=/(?:s|sec|min|h|hr|hour|day|mo|month|user)\b)", _read_counted_abbreviation),
         (r"(wk|yr|sec)\.?(?= \d)", _read_numbered_period),
         (r"([Aa]rr|[Dd]ep)(?= \d{1,2}:\d\d)", _read_arrival),
-        (r"c\.(?= [a-z])", _read_cups),
+        (r"(?:[Ff]ea|f)t\.(?= [A-Z])", _read_featured_artist),
+        (r"c\.(?=\)? [a-z]|\))", _read_cups),
+        (r"(eds?)(?:\.(?!\w)|(?![\w'.]))", _read_edition),
+        (r"(?:(?<=% )|(?<=p\.a\. ))int\.?(?![\w(])", read_as("interest")),
         (r"c(?= [a-z]{3})", _read_cups_without_stop),
         (r"([Tt])\.(?= [a-z])", _read_spoons),
         (r"[Cc]\.(?= ?\d{3,4}\b)", read_as("circa")),
         (r"[Ll](a|o)(?:t|n|ng)\.?(?=:? ?-?\d{1,3}(?:\.\d+)?°)", _read_coordinate),
-        (r"pt\.?(?= [a-z])|Pt\.?(?= (?:is|was|has|had|denies|reports?|states?)\b)", _read_patient),
-        (r"q(\d{1,2})(?:[-–](\d{1,2}))?(h|min)(?!\w)", _read_interval),
+        (r"pt\.?(?= [a-z])|Pt\.?(?= (?:is|was|has|had|denies|reports?|states?|c/o)\b)", _read_patient),
+        (r"q(\d{1,2})(?:[-–](\d{1,2}))?(h|min|d|wk|mo)(?!\w)", _read_interval),
         (
             r"bus\.(?= (?:days?|hours|hrs)\b)|[Mm]ed(?:\.-?|-)(?= ?(?:rare|well|sized?|low|high|large)\b)",
             _read_before_noun,
@@ -384,7 +460,7 @@ LETTER_RULES = (
     ),
     *compile_capital_rules(
         (r"[A-Z]{2,3}(?![\w'])", read_province),
-        (r"[A-Z]{2}(?![\w'])", read_state),
+        (r"[A-Z]{2}(?![\w']|-\d)", read_state),
     ),
     *compile_rules(*NAME_ROWS),
 )

@@ -8,6 +8,8 @@ from . import vocabulary
 from .codes import is_counted
 from .word_context import is_shouted, note_english_word
 
+_WAYS = frozenset(("on", "onto", "off", "along", "down"))  # "on N. Main"
+_NAME_AHEAD = re.compile(r" [A-Z][a-z]")
 _ORDINAL_AHEAD = re.compile(r" \d{1,3}(?:st|nd|rd|th)\b")  # "E. 4th"
 _HOUSE_NUMBER_BEHIND = re.compile(r"\b\d{1,5} \Z")
 _HOUSE_AND_STREET_BEHIND = PatternBehind(r"\b\d{1,5} (?:[\w'.-]{1,20} ){1,4}\Z")
@@ -28,11 +30,13 @@ _MEASURE_BEHIND = re.compile(
 _OF_PLACE_AHEAD = re.compile(r" of (?:the |our |here|there|this |that |downtown|town|[A-Z])")
 _REGION_AHEAD = re.compile(rf" (?:{any_of(vocabulary.REGIONS)}|(?:{any_of(vocabulary.SIDES_OF_PLACES)})s?)\b")
 _SPEED_AHEAD = re.compile(r" (?:at )?\d|[,.;]|\Z")
-_WAY_AHEAD = re.compile(r" on(?:to)? (?:the )?[A-Z\d]")
+_WAY_AHEAD = re.compile(
+    r" (?:on(?:to)? (?:the )?[A-Z\d]|at (?:the )?(?:lights?|stop|end|fork|T|circle|signal|bridge)\b)"
+)
 _SPOUSE_AHEAD = re.compile(r"\.? (?:&|and) (?:Mrs?|Ms|Dr)\b")  # "Dr. & Mrs. Katz"
 _TURN_BEHIND = PatternBehind(
     r"\b(?:turn|bear|veer|keep|merge|swipe|(?:make|take|hang) an?|first|second|next|1st|2nd|3rd|sharp|slight"
-    r"|(?:on|to) your) \Z",
+    r"|(?:on|to) your|(?:\bmi\.?|miles?|feet|ft\.?|blocks?|house|door|driveway|building) on(?: the)?) \Z",
     re.IGNORECASE,
 )
 
@@ -46,7 +50,7 @@ def read_street(scan: ScanState, match: re.Match[str], dotted: bool) -> int | No
         note_english_word(scan.context, "highway")
         return match.end()
     after_break = not scan.view[: match.start()].rstrip() or scan.view[: match.start()].rstrip()[-1] in ",;:("
-    after_name = not after_break and (
+    after_name = not (after_break or scan.view.endswith("'s ", 0, match.start())) and (
         scan.context.previous_capitalized or _is_in_address(scan, word, following)
     )
     is_couple = word == "Dr" and _SPOUSE_AHEAD.match(scan.view, match.end(1))
@@ -124,8 +128,9 @@ def read_province(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def read_turn(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read "turn R on 5th", "it's on your L" and "exit 12, L on Olive Way"."""
-    is_turn = scan.context.after_comma and _WAY_AHEAD.match(scan.view, match.end())
+    """Read "turn R on 5th", "it's on your L", "exit 12, L on Olive Way" and "L arm"."""
+    is_side = scan.next_word(match.end()) in vocabulary.PARTS_OF_THE_BODY and scan.view[match.end()] == " "
+    is_turn = is_side or (scan.context.after_comma and _WAY_AHEAD.match(scan.view, match.end()))
     if not (is_turn or _TURN_BEHIND.search(scan.view, match.start())):
         return None
     word = {"R": "right", "L": "left"}[match.group()]
@@ -148,6 +153,12 @@ def read_direction(scan: ScanState, match: re.Match[str]) -> int | None:
         return match.end()
     if context.previous_word == "london":  # the first part of a postcode: "London SW"
         return None
+    house = _HOUSE_NUMBER_BEHIND.search(scan.view, max(0, match.start() - 7), match.start())
+    on_way = match.group()[1:] == "." and (house or context.previous_word in _WAYS)
+    if on_way and _NAME_AHEAD.match(scan.view, match.end()):
+        scan.emit(vocabulary.DIRECTIONS[letters], *match.span())
+        note_english_word(context, letters)
+        return match.end()
     in_address = context.address_words_left > 0 and bool(scan.next_word(match.end()) or context.after_number)
     after_street = len(letters) == 2 and context.previous_word == "street"
     if not (in_address or after_street or _is_direction_of_street(scan, match)):

@@ -107,7 +107,7 @@ _CRON = r"(?=[^\n]{1,40}\* \*)(?:[\d*][\d*/,-]{0,9} ){4}[\d*][\d*/,-]{0,9}(?![\w
 SYMBOL_RULES = compile_rules(
     (_CRON, _read_cron),
     (r"\*\.(?=[a-z\d-]{1,40}\.[a-z])", _read_any_host),
-    (r"[*#]{1,2}\d{1,20}(?:\*\d{1,20}){0,5}#(?!\w)", _read_dialed),
+    (r"[*#]{1,4}\d{1,20}(?:\*\d{1,20}){0,5}#[*#]{0,3}(?!\w)", _read_dialed),
 )
 DIGIT_RULES = compile_rules(
     (_CRON, _read_cron),

@@ -9,6 +9,7 @@ from ...kit.lazy_pattern import PatternBehind
 from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from . import vocabulary
 from .quantities import number_words as numbers
+from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word, read_as
 
 _PAGE_BEHIND = PatternBehind(
@@ -81,6 +82,15 @@ def _read_reporter(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_case_of_state(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "2024-Ohio-1187", the number of an opinion."""
+    scan.emit(numbers.year(int(match.group(1))), *match.span(1))
+    scan.emit(match.group(2), *match.span(2))
+    ENGLISH_SPELLER.spell_in_groups(scan, *match.span(3))
+    scan.context.note_number()
+    return match.end()
+
+
 _BOOK = any_of(vocabulary.BOOKS_OF_THE_BIBLE)
 _VERSES = r"(\d{1,3}):(\d{1,3})(?: ?[-–] ?(\d{1,3}))?(?![\w:]|\.\d)(?! ?[AaPp]\.?[Mm])"
 LETTER_RULES = (
@@ -95,6 +105,7 @@ LETTER_RULES = (
     *compile_rules((r"(ff?)(?:\.(?! [A-Z])|(?![\w.'-]))", _read_following_pages)),
 )
 DIGIT_RULES = compile_rules(
+    (r"((?:19|20)\d\d)-([A-Z][a-z]{3,9})-(\d{1,5})(?![\w-])", _read_case_of_state),
     (rf"([123]) ({_BOOK})\.? {_VERSES}", _read_verses),
     (r"(\d{1,2})(?:st|nd|rd|th|d) (Cir\.)", _read_circuit),
 )

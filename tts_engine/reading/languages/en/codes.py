@@ -8,7 +8,7 @@ import re
 
 from ...kit.lazy_pattern import PatternBehind
 from ...kit.reading_context import CODE_CONTINUATION_WINDOW, ReadingContext
-from ...kit.tokenizer import ScanState, any_of, compile_rules
+from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from ...unicode_scripts import GREEK
 from . import vocabulary
 from .quantities import number_words as numbers
@@ -18,6 +18,7 @@ _MAX_CODE_GROUP = 6  # letters and digits of a mixed code that are read without 
 _ALPHANUMERIC_RUN = re.compile(r"[^\W_]+")
 _LETTER_OR_DIGIT_RUN = re.compile(r"[^\W\d_]+|\d+")
 _WORD_AND_YEAR = re.compile(r"[A-Z]?[a-z]+-(?:1[89]|20)\d\ds?")  # "mid-1990s", "pre-2020"
+_PREFIX_AND_NUMBER = re.compile(r"(?:[Ss]ub|[Uu]nder|[Oo]ver)-\d{1,3}")  # "sub-30 min. run"
 _SHORT_WORDS = frozenset({"by", "in", "of", "on", "or", "to"})
 # "4-digit", and the oil "5W-30"
 _GREEK_LETTER = re.compile(f"[{GREEK}]")  # "2σ" has the letter's name
@@ -47,6 +48,10 @@ _UNPRONOUNCEABLE = re.compile(
 _STANDARD = re.compile(
     r"(?:UTF|SHA|AES|RSA|HMAC|WPA|DDR|LPDDR|GDDR|PCIe|MPEG|IPv|CAT|Cat|IP|AN)-?\d{1,3}(?:-?[A-Z]{1,4})?"
 )
+WORDS_BEFORE_CODES = (
+    vocabulary.IDENTIFIED_NOUNS | vocabulary.NUMBER_NOUNS | vocabulary.CODE_WORDS | vocabulary.LINKING_WORDS
+)
+_RANK_BEHIND = PatternBehind(r"#\d{1,3} of \Z")  # "#3 of 214"
 _QUEUE_AHEAD = re.compile(r" (?:in (?:the )?(?:line|queue)|of \d)\b")
 _CALLED = re.compile(
     rf"\b(?:{any_of(vocabulary.WORDS_BEFORE_PHONES)})[:.]?"
@@ -202,6 +207,9 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     if _YEAR.fullmatch(text) and context.previous_word in vocabulary.WORDS_BEFORE_YEARS:
         return None
+    is_end = context.previous_word in ("to", "minus", "plus")  # "8–12"
+    if (count < 3 and is_end) or (count < 4 and _RANK_BEHIND.search(scan.view, match.start())):
+        return None
     if count < 4 and _QUEUE_AHEAD.match(scan.view, match.end()):
         return None
     if text in _TWO_DIGITS and context.previous_word in ("#", "number", "no", "nr", "num"):
@@ -210,7 +218,10 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     following = scan.next_word(match.end()).lower()
     if len(runs) == 1 and not text.startswith("0"):
-        if following in vocabulary.COUNTED_NOUNS or (count < 3 and is_counted(following)):
+        is_announced = context.previous_word in WORDS_BEFORE_CODES
+        if following in vocabulary.COUNTED_NOUNS or (
+            count < (3 if is_announced else 5) and is_counted(following)
+        ):
             return None
         is_room = count == 4 and context.previous_word in _ROOMS
         if not context.code_words_left and (count == 3 or is_room) and text.endswith("00"):
@@ -241,7 +252,7 @@ def _read_mixed(scan: ScanState, match: re.Match[str]) -> int | None:
         for run in runs:
             _read_run_of_name(scan, run)
         scan.context.note_number()
-    scan.context.after_number = False
+    scan.context.after_number = bool(_PREFIX_AND_NUMBER.fullmatch(text))
     return match.end()
 
 
@@ -338,6 +349,7 @@ def _is_spelled_in_name(text: str) -> bool:
         return text not in _SHORT_WORDS and not is_word
     return (
         not has_vowel(text)
+        or (text[0].islower() and text[1:].isupper())  # "pCO2"
         or is_formula(text)
         or (text.isupper() and (len(text) < 4 or text in vocabulary.SPELLED_INITIALISMS))
     )
@@ -352,6 +364,37 @@ def _is_code_noun(text: str) -> bool:
 def _emit_word(scan: ScanState, run: re.Match[str]) -> None:
     text = run.group()
     scan.emit(text if text[1:].islower() else text.lower(), run.start(), run.end())
+
+
+def _read_house_of_queens(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "12-34" of "12-34 56th Rd."."""
+    for group in (1, 2):
+        scan.emit(numbers.house_number(int(match.group(group))), *match.span(group))
+    scan.context.note_number()
+    scan.context.address_words_left = 4
+    return match.end()
+
+
+def _read_chord(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "Am7", "F#m7" and "Ebmaj7"."""
+    letter, sign, ending, number = match.groups()
+    ENGLISH_SPELLER.spell(scan, match.start(), match.start(1) + len(letter))
+    if sign:
+        scan.emit("sharp" if sign in "#♯" else "flat", *match.span(2))
+    if ending:
+        scan.emit(vocabulary.ENDINGS_OF_CHORDS[ending], *match.span(3))
+    scan.emit(numbers.cardinal(int(number)), *match.span(4))
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_isotope(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "¹⁴C", which is folded to "^1^4C"."""
+    number = int(match.group(1).replace("^", ""))
+    words = f"{vocabulary.ELEMENTS_OF_ISOTOPES[match.group(2)]} {numbers.house_number(number)}"
+    scan.emit(words, *match.span())
+    scan.context.note_number()
+    return match.end()
 
 
 def _read_letter_code(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -377,8 +420,14 @@ GROUPED_DIGIT_RULES = compile_rules(
     # VIN, licence plate
     (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
     (r"\d[A-Z\d]{0,3}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
+    # Air waybill; a house of Queens: "12-34 56th Rd."
+    (r"\d{3}-\d{4} \d{4}(?!\w|-\d)", read_code),
+    (
+        r"(\d{1,3})-(\d{2})(?= \d{1,3}(?:st|nd|rd|th) (?:[A-Z][a-z]+|St|Ave|Rd|Dr|Pl|Ln))",
+        _read_house_of_queens,
+    ),
     # Card number, number of a SIM
-    (r"\d{4}([ -])\d{4}(?:\1\d{4}){1,2}(?:\1\d{1,4})?(?!\w|-\d)", read_code),
+    (r"\d{4}([ -])\d{4}(?:\1\d{4}){1,4}(?:\1\d{1,4})?(?!\w|-\d)", read_code),
     # Social security number
     (r"\d{3}-\d{2}-\d{4}(?!\w|-\d)", read_code),
     (r"\d{3}-\d{4}(?!\w|-\d)", _read_phone),
@@ -402,18 +451,26 @@ FALLBACK_RULES = compile_rules(
     (r"\d{2,}(?:[ -]\d{2,})*(?:(?<=\d\d[ -]\d{6})[ -]\d)?(?![\w/%°]|[-–,.:]\w)", _read_announced_code),
     (r"[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
 )
-LETTER_RULES = compile_rules(
-    (_MAC_ADDRESS, read_code),
-    (_SLASHED_CODE, _read_slashed_code),
-    # Postcode of the United Kingdom, IBAN, VIN, licence plate
-    (r"[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}(?!\w)", read_groups),
-    (r"[A-Z]{2}\d{2}(?: [A-Z\d]{4}){2,7}(?: [A-Z\d]{1,4})?(?!\w)", read_groups),
-    (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
-    (r"[A-Z\d]{2,4}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
-    (r"[A-Z]{2,8}(?:-[A-Z]{2,8}){1,6}(?![\w'-])", _read_letter_code),
-    (r"(?=\w*[\d-])[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
+_CHORD_RULES = compile_capital_rules(
+    (rf"([A-G])([#♯♭b]?)({any_of(vocabulary.ENDINGS_OF_CHORDS)})(2|4|6|7|9|11|13)(?!\w)", _read_chord),
+    (r"([A-G])([#♯♭b])()(6|7|9|11|13)(?!\w)", _read_chord),
+)
+LETTER_RULES = (
+    *_CHORD_RULES,
+    *compile_rules(
+        (_MAC_ADDRESS, read_code),
+        (_SLASHED_CODE, _read_slashed_code),
+        # Postcode of the United Kingdom, IBAN, VIN, licence plate
+        (r"[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}(?!\w)", read_groups),
+        (r"[A-Z]{2}\d{2}(?: [A-Z\d]{4}){2,7}(?: [A-Z\d]{1,4})?(?!\w)", read_groups),
+        (r"[A-HJ-NPR-Z\d]{17}(?!\w)", _read_vehicle_number),
+        (r"[A-Z\d]{2,4}[ -][A-Z\d]{2,4}(?!\w)", _read_plate),
+        (r"[A-Z]{2,8}(?:-[A-Z]{2,8}){1,6}(?![\w'-])", _read_letter_code),
+        (r"(?=\w*[\d-])[^\W_]{1,40}(?:-[^\W_]{1,40}){0,9}(?![\w'])", _read_mixed),
+    ),
 )
 SYMBOL_RULES = compile_rules(
+    (rf"((?:\^\d){{1,3}})({any_of(vocabulary.ELEMENTS_OF_ISOTOPES)})(?![a-z])", _read_isotope),
     (r"\+(?=(?:[ .()-]{0,2}\d){7})\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){1,7}(?!\w)", _read_phone),
     (r"\(\d{3}\)[-. ]?\d{3}[-. ]?\d{4}(?!\w|-\d)", _read_phone),
     (r"\(0\d{1,4}\) ?\d{3,4}(?: \d{3,4}){1,2}(?![\w-])", _read_phone),

@@ -9,28 +9,39 @@ from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 
 _MIN_YEAR = 1000
+_SCHOOL = re.compile(
+    r"\b(?:dismissal|grades?|students|school|kids|teachers?|pupils|classes)\b", re.IGNORECASE
+)
 
 
 def _read_course(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "CHEM 101-003" and "CS 50"."""
-    subject, number, section = match.groups()
+    """Read "CHEM 101-003", "BIO 110L" and "CS 50"."""
+    subject, number, letter, section = match.groups()
     scan.emit(vocabulary.COURSES[subject], match.start(), match.end(1))
     scan.emit(numbers.house_number(int(number)), match.start(2), match.end(2))
+    if letter:
+        ENGLISH_SPELLER.spell(scan, *match.span(3))
     if section:
-        scan.emit("section", match.end(2), match.start(3))
-        ENGLISH_SPELLER.spell(scan, match.start(3), match.end(3))
+        scan.emit("section", match.end(3), match.start(4))
+        ENGLISH_SPELLER.spell(scan, *match.span(4))
     scan.context.note_number()
     return match.end()
 
 
 def _read_grades(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "K–5", and "K-8" after "grades"; a "K-12 school" is said without "to"."""
-    if match.group(1) == "-" and scan.context.previous_word not in (
-        "grade",
-        "grades",
-        "years",
-        "ages",
-        "class",
+    is_school = _SCHOOL.search(scan.view) is not None and match.group(2) != "12"
+    if (
+        match.group(1) == "-"
+        and not is_school
+        and scan.context.previous_word
+        not in (
+            "grade",
+            "grades",
+            "years",
+            "ages",
+            "class",
+        )
     ):
         return None
     ENGLISH_SPELLER.spell(scan, match.start(), match.start() + 1)
@@ -52,7 +63,8 @@ def _read_year_with_letters(scan: ScanState, match: re.Match[str]) -> int:
 
 LETTER_RULES = compile_capital_rules(
     (
-        rf"(?=[A-Z]{{2,4}} ?\d)({any_of(vocabulary.COURSES)}) ?([1-9]\d{{1,3}})(?:-(\d{{2,3}}))?(?![\w:-])",
+        rf"(?=[A-Z]{{2,4}} ?\d)({any_of(vocabulary.COURSES)}) ?([1-9]\d{{1,3}})([A-Z]?)"
+        r"(?:-(\d{2,3}))?(?![\w:-])",
         _read_course,
     ),
     (r"K ?([-–]) ?(\d{1,2})(?![\w-])", _read_grades),

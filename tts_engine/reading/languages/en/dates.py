@@ -5,6 +5,7 @@ American English: the month first, as "March third"; the day first only where it
 
 import re
 
+from ...kit.lazy_pattern import PatternBehind
 from ...kit.reading_context import CODE_WINDOW
 from ...kit.tokenizer import ScanState, compile_rules, end_sentence_if_capital_follows
 from . import vocabulary
@@ -18,12 +19,25 @@ MONTH = (
 )
 ORDINAL_SUFFIX = r"(?:st|nd|rd|th)"
 WEEKDAY = r"(?:Mon|Tues?|Weds?|Thu(?:rs?)?|Fri|Sat|Sun)"
+# "Dec. 24 and ", "May 3, 5, and "
+_DAYS_BEHIND = PatternBehind(
+    rf"\b{MONTH}\.? (?:\d{{1,2}}{ORDINAL_SUFFIX}?,? (?:(?:and|or|&) )?){{0,3}}"
+    rf"(\d{{1,2}}){ORDINAL_SUFFIX}?,? (?:and |or |& )?\Z"
+)
+# "Mon–Sat 9–", "open 8.30–", "Sat "
+_OPENING_BEHIND = PatternBehind(
+    rf"(?:\b{WEEKDAY}s?\.?|day|days|[Oo]pen|[Hh]ours):?(?: from)? (?:\d{{1,2}}(?:\.\d\d)? ?(?:[-–]|to) ?)?\Z"
+)
 _DATE_AFTER_DASH = re.compile(rf" ?[-–—] ?(?:{WEEKDAY}\.?,? )?{MONTH}(?![\w])")
 _HOUR_AFTER_DASH = re.compile(r" ?[-–] ?\d{1,2}(?::[0-5]\d)?[ap](?!\w)")
 _LONG_WEEKDAYS = frozenset(name.lower() for name in vocabulary.WEEKDAY_NAMES.values())
+_WORDS_BEFORE_HOURS = frozenset(
+    ("check in", "check out", "in", "out", "due", "open", "opens", "close", "closes", "eta")
+)
 _AM_PM = r"[AaPp]\.[Mm]\.?|[AaPp]\.?[Mm](?!\w)"
 _PART_OF_DATE_PATTERN = re.compile(r"[Mm]+|[Dd]+|[Yy]+")
 _PARTS_OF_DATES = {"D": "day", "M": "month", "Y": "year"}
+_LIVES = {"b": "born", "d": "died"}
 _FIRST_YEAR_OF_1900S = 51  # years of two digits: 51 to 99 are of the 1900s
 
 
@@ -49,10 +63,10 @@ def _read_time(scan: ScanState, match: re.Match[str]) -> int | None:
     hour, minute, second = int(match.group(1)), int(match.group(2)), match.group(3)
     if hour > 24 or minute > 59:
         return None
-    words = _hour_words(hour, minute, bool(match.group(4) or second))
+    words = _hour_words(hour, minute, bool(match.group(4)))
     if words.endswith("o'clock") and _is_on_24_hour_clock(scan, match):
         words = f"{'oh ' if hour < 10 else ''}{numbers.cardinal(hour)} hundred"
-    if second:
+    if second and int(second):
         words += f" and {numbers.cardinal(int(second))} second{'' if int(second) == 1 else 's'}"
     scan.emit(words, match.start(), match.end(3) if second else match.end(2))
     return _finish_time(scan, match, 4)
@@ -114,7 +128,7 @@ def _read_first_hour_of_range(scan: ScanState, match: re.Match[str]) -> int | No
 def _read_hour_with_letter(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "8a-6:30p" and "by 5p"."""
     hour, minute = int(match.group(1)), int(match.group(2) or 0)
-    announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_TIMES
+    announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_TIMES | _WORDS_BEFORE_HOURS
     if not 1 <= hour <= 12 or not (
         announced or match.group(2) or _HOUR_AFTER_DASH.match(scan.view, match.end())
     ):
@@ -157,6 +171,18 @@ def _read_month_day(scan: ScanState, match: re.Match[str]) -> int | None:
         scan.emit(numbers.year(int(year)), match.start(4), match.end(4))
     scan.context.note_number()
     scan.context.after_number = not year or bool(_DATE_AFTER_DASH.match(scan.view, match.end()))
+    return match.end()
+
+
+def _read_other_day(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "25" of "Dec. 24 and 25"; not that of "Dec. 24 and 25 guests"."""
+    behind = _DAYS_BEHIND.search(scan.view, match.start())
+    following = scan.next_word(match.end())
+    counts = following.islower() and following not in vocabulary.WORDS_AFTER_PRICES
+    if behind is None or counts or not int(behind.group(1)) < int(match.group()) <= 31:
+        return None
+    scan.emit(numbers.ordinal(int(match.group())), *match.span())
+    scan.context.note_number()
     return match.end()
 
 
@@ -224,9 +250,21 @@ def _read_week_of_year(scan: ScanState, match: re.Match[str]) -> int:
 
 def _read_year_of_life(scan: ScanState, match: re.Match[str]) -> int:
     """Read "b. 1650" and "d. 1702"."""
-    scan.emit({"b": "born", "d": "died"}[match.group(1)], match.start(), match.end(1) + 1)
+    scan.emit(_LIVES[match.group(1)], match.start(), match.end(1) + 1)
     scan.emit(numbers.year(int(match.group(2))), *match.span(2))
     scan.context.note_number()
+    return match.end()
+
+
+def _read_life(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "d." of "Ann Lee (d. Aug. 2, 1922)"; not the "b." of "plan b. May 3 is fine"."""
+    context = scan.context
+    begins = match.start() == 0 or scan.view[match.start() - 1] == "("
+    if not (begins or context.previous_capitalized or context.after_comma):
+        return None
+    word = _LIVES[match.group(1)]
+    scan.emit(word, *match.span())
+    note_english_word(scan.context, word)
     return match.end()
 
 
@@ -352,6 +390,15 @@ def _read_dotted_date(scan: ScanState, match: re.Match[str]) -> int | None:
     return _finish_date(scan, match, _date_words(year, month, day))
 
 
+def _read_opening_time(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "5.30" of "Mon–Sat 9–5.30"."""
+    if not _OPENING_BEHIND.search(scan.view, match.start()):
+        return None
+    scan.emit(_hour_words(int(match.group(1)), int(match.group(2)), True), *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_day_with_stop(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read the "26.11" of "on 26.11", a day and a month if nothing else can be meant."""
     day, month = int(match.group(1)), int(match.group(2))
@@ -382,6 +429,7 @@ def _read_countdown(scan: ScanState, match: re.Match[str]) -> int:
 
 LETTER_RULES = compile_rules(
     (r"([bd])\. ?([12]\d{3})(?!\w)", _read_year_of_life),
+    (rf"([bd])\.(?= {MONTH}\.? \d)", _read_life),
     (r"T([-–+])(?=\d{1,3} ?(?:h|hrs?|hours?|d|days?|mins?|minutes?|wks?|weeks?)\b)", _read_countdown),
     # "March 3", "March 3rd–5th", "March 3, 2026"
     (
@@ -412,6 +460,7 @@ DIGIT_RULES = compile_rules(
     (r"((?:19|20)\d\d)-?W([0-5]\d)(?!\w)", _read_week_of_year),
     (r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?!\w|\.\d)", _read_dotted_date),
     (r"([0-3]\d)\.([0-3]\d)\.([0-4]\d)(?!\w|\.\d)", _read_dotted_date),
+    (r"(\d{1,2})\.(00|15|30|45)(?![\w%]|[.,]\d)", _read_opening_time),
     (r"(\d{1,2})\.(\d{2})(?![\w%°/–:-]|[.,]\d| ?%| ?[AaPp]\.?[Mm])", _read_day_with_stop),
     (
         rf"(\d{{1,2}}){ORDINAL_SUFFIX}? ?[-–] ?(\d{{1,2}}){ORDINAL_SUFFIX}? (?:of )?({MONTH})\.?(?!\w)"
@@ -428,6 +477,7 @@ DIGIT_RULES = compile_rules(
     (rf"(\d{{1,2}}):(\d{{2}})(?::(\d{{2}}))?(?!\d)(?: ?({_AM_PM}))?", _read_time),
     (rf"(\d{{1,2}})\.([0-5]\d)() ?({_AM_PM})", _read_time),
     (r"(\d{1,2})h([0-5]\d)(?!\w)", _read_hours_and_minutes),
+    (r"\d{1,2}(?![\w%/°:]| ?[-–]|[.,]\d)", _read_other_day),
     # "9am"; then the "4" of "4-5pm"
     (rf"(\d{{1,2}})(?<!\d\d\d) ?({_AM_PM})", _read_hour),
     (rf"\d{{1,2}}(?= ?[-–] ?\d{{1,2}}(?::\d\d)? ?(?:{_AM_PM}))", _read_first_hour_of_range),

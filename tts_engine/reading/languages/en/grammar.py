@@ -40,11 +40,13 @@ from .word_context import note_english_word, read_as
 _COMMAND_BEHIND = PatternBehind(
     r"(?:\A|[\s(])`[^`]{0,120}[ `]\Z"
     r"|\b(?:npm|npx|yarn|git|docker|pip|kubectl|curl|flag|option|cargo|ls|rm|cp|mv|mkdir|tar|grep|chmod"
-    r"|ssh|scp|sudo|make|python3?|node|psql|apt|brew|systemctl|journalctl|tail|ps|du|df)\b"
-    r"(?:[^.;!?]|\.(?=\w)){0,60} \Z"
+    r"|ssh|scp|sudo|make|python3?|node|psql|apt|brew|systemctl|journalctl|tail|ps|du|df|helm|terraform|aws|gcloud"
+    r"|ansible|poetry|uv|pytest|gcc|ffmpeg|rsync|wget|ping|dig|nslookup|traceroute|netstat|chown|sed|awk)\b"
+    r"(?:[^.;!?]|\.(?=[\w/])){0,60} \Z"
 )
 _OPTION_BEHIND = PatternBehind(
     r"(?:\A|[ (])--?[a-z][\w-]{0,30},? (?:or |and )?\Z|\b(?:flags?|options?|switch) \Z"
+    r"|\bthen (?:push|commit|install|checkout|build|apply|rebase|merge|run) \Z"
 )
 _USE_BEHIND = PatternBehind(
     r"\b(?:us(?:e|ed|ing)|with|without|either|or|pass(?:ing)?|add(?:ing)?|set(?:ting)?|run|try|the|via) \Z",
@@ -65,6 +67,10 @@ _NOUN_BEFORE_HASH = re.compile(
 )
 _NUMBER_AFTER_HASH = re.compile(r" [A-Z]{0,4}-?\d{2}|:")
 _REGULAR_EXPRESSION_BEHIND = PatternBehind(r"(?:[\^\\][^\s$]{1,60}|[}\])+*?])\Z")
+_MAX_STAR_CODE = 3  # digits of a code that is dialled; a gate's code is longer
+_WORDS_BEFORE_STARS = frozenset(("gate", "code", "door", "press", "dial", "enter", "pin", "then"))
+_WORDS_BEFORE_PORTS = frozenset(("on", "port", "at", "to", "via", "listening", "bind", "expose"))
+_CELL_BEHIND = PatternBehind(r"\b[A-Z]{1,2}\d{1,5}\Z")
 _COLOR_BEHIND = re.compile(r"\b(?:colou?r|shade|hex|background)s?\b", re.IGNORECASE)
 
 
@@ -152,7 +158,8 @@ def _read_telephone_keys(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _read_star_code(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read *67, a code that a caller dials."""
-    if scan.context.after_number:
+    is_long = len(match.group(1)) > _MAX_STAR_CODE and scan.context.previous_word not in _WORDS_BEFORE_STARS
+    if scan.context.after_number or is_long:
         return None
     scan.emit("star", match.start(), match.start() + 1)
     ENGLISH_SPELLER.spell(scan, match.start(1), match.end())
@@ -226,6 +233,26 @@ def _read_plus_plus(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_port(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "on :443"; elsewhere it is a line of a file."""
+    if scan.context.previous_word not in _WORDS_BEFORE_PORTS:
+        return None
+    if scan.context.previous_word != "port":
+        scan.emit("port", match.start(), match.start() + 1)
+    ENGLISH_SPELLER.spell(scan, *match.span(1))
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_range_of_cells(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the colon of "SUM(B2:B14)"."""
+    if not _CELL_BEHIND.search(scan.view, match.start()):
+        return None
+    scan.emit("to", *match.span())
+    note_english_word(scan.context, "to")
+    return match.end()
+
+
 def _read_repetition(scan: ScanState, match: re.Match[str]) -> int:
     """Read the "{3}" of a regular expression."""
     scan.emit("open brace", match.start(), match.start() + 1)
@@ -285,14 +312,16 @@ _MARKUP_RULES = (
         *MARKUP_ROWS,
         (r"&(?:amp;|&)?", read_as("and")),
         (r"\|(?= [a-z])", _read_pipe),
-        (r"(?<!\*)\*(\d{1,3})(?![\w*]|[^*\n]{0,80}[^\s*]\*)", _read_star_code),
+        (r"(?<!\*)\*(\d{1,6})(?![\w*]|[^*\n]{0,80}[^\s*]\*)", _read_star_code),
     ),
 )
 _MARK_RULES = compile_rules(
     (r"#(?=\d{0,5}[A-F])(?=[A-F]{0,5}\d)[A-F0-9]{6}(?!\w)", _read_color),
     (r"(?<=[^\W\d_])#(?= ?(?:\d|[A-Z]{1,4}-?\d))", read_as("number")),
+    (r"#'?s(?!\w)|#(?=\d{1,3} ?[-–] ?\d{1,3}(?![\w-]))", read_as("numbers")),
     (r"#(\w[\w-]{0,39})", _read_hash),
     (r"[#*](?![\w#*])", _read_telephone_key),
+    (r"\${2,3}(?![\w$])", read_as("money")),
     (r"\+\+", _read_plus_plus),
     (r"(?<=[a-z] )>(?= [A-Za-z]{2})", _read_menu),
     (r"--(?=[a-z]{2})|-(?=[a-zA-Z](?![\w-]))", _read_option),
@@ -300,6 +329,7 @@ _MARK_RULES = compile_rules(
     (r"(?<![\w/.])(?:~|\.{1,2})(?:/[\w.-]{1,60}){1,12}", _read_folder),
     (r"(?<=[ (`\"'])\.(?=[a-z]{2,16}(?![\w']))", _read_dot),
     (r"★+", _read_stars),
+    (r"%iles?(?!\w)", read_as("percentile")),
     # Of regular expressions: "^\\d{3}$"
     (r"\^(?=[^\s$]{1,60}\$(?![\w$]))", read_as("caret")),
     (r"\\(?=[dDsSwWb](?![A-Za-z]))", read_as("backslash")),
@@ -313,7 +343,11 @@ _MARK_RULES = compile_rules(
 _SYMBOL_RULES = (
     *masked_numbers.SYMBOL_RULES,
     *_MARKUP_RULES,
-    *compile_rules(*PATH_ROWS),
+    *compile_rules(
+        (r":(?=[A-Z]{1,2}\d{1,5}(?!\w))", _read_range_of_cells),
+        *PATH_ROWS,
+        (r"(?<=[ (]):(\d{3,5}|(?:22|25|53|80)(?!,| (?:past|after|and)\b))(?![\w:])", _read_port),
+    ),
     *codes.SYMBOL_RULES,
     *compile_rules((r"-(?=\d{1,4}(?![\w.,:/-]|$)|\d{1,4}[`.,]?$)", _read_number_of_option)),
     *plural_numbers.SYMBOL_RULES,

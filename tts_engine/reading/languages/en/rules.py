@@ -25,7 +25,7 @@ from ...unicode_scripts import CYRILLIC, GREEK, LATIN
 from . import vocabulary
 from .grammar import ENGLISH_GRAMMAR
 
-_FOLDED_CHARACTERS = {**FOLDED_CHARACTERS, "★": "★", "⭐": "★", "¶": "¶"}  # "a 4★ hotel"
+_FOLDED_CHARACTERS = {**FOLDED_CHARACTERS, "★": "★", "⭐": "★", "⌀": "⌀", "¶": "¶"}  # "a 4★ hotel"
 
 _SHORT_MONTHS = [name.title() for name in vocabulary.MONTH_NAMES if len(name) < 5 and name != "may"]
 _SHORT_WEEKDAYS = [name.title() for name in vocabulary.WEEKDAY_NAMES]
@@ -51,13 +51,24 @@ ENGLISH_BOUNDARY_RULES = BoundaryRules(
         },
         "c": AbbreviationKind.MAY_END_SENTENCE,  # "2 c. flour"
         # "Fed. R. Civ. P."
-        **dict.fromkeys(("Fed", "Civ", "Crim", "Evid", "Bankr", "Supp"), AbbreviationKind.MID_SENTENCE),
+        **dict.fromkeys(
+            ("Sup", "Fed", "Civ", "Crim", "Evid", "Bankr", "Supp"), AbbreviationKind.MID_SENTENCE
+        ),
         **dict.fromkeys(("n", "nn"), AbbreviationKind.NUMBERED),  # "n. 3"
         **dict.fromkeys(("b", "d"), AbbreviationKind.NUMBERED),  # "b. 1650"
         "bus": AbbreviationKind.MAY_END_SENTENCE,  # "3 bus. days"
         "pt": AbbreviationKind.MAY_END_SENTENCE,  # "the pt. denies pain"
+        # "ofc. hrs.", "frost adv. until"
+        **dict.fromkeys(
+            (*vocabulary.ABBREVIATIONS_BEFORE, *vocabulary.ABBREVIATIONS_AFTER, "Ofc", "Btw"),
+            AbbreviationKind.MAY_END_SENTENCE,
+        ),
         **dict.fromkeys(("Lat", "lat", "Long", "long", "lon"), AbbreviationKind.NUMBERED),  # "lat. 40.7°"
         **{word: kind for word, (_, kind) in vocabulary.ABBREVIATIONS.items()},
+        **dict.fromkeys(vocabulary.STATES_OF_NEWSPAPERS, AbbreviationKind.MAY_END_SENTENCE),
+        **dict.fromkeys(
+            ("feat", "Feat", "ft", "nr"), AbbreviationKind.MID_SENTENCE
+        ),  # "One Dance ft. Wizkid"
     },
     dotted_kind=AbbreviationKind.MAY_END_SENTENCE,
     weekdays=frozenset(vocabulary.WEEKDAY_NAMES),

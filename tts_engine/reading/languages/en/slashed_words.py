@@ -22,10 +22,18 @@ _NAME_BEHIND = re.compile(r"\b(?:an?|the) [A-Z][A-Za-z]+\Z")
 _NAME_AND_NOUN_AHEAD = re.compile(
     r"[A-Z][A-Za-z]+ (?:report|poll|survey|study|merger|deal|partnership|alliance|film)\b"
 )
+_HOUR_AHEAD = re.compile(r" (?:by |at |until )?\d{1,2}(?::\d\d)? ?[apAP]")
+_MANY_BEHIND = PatternBehind(r"\d [a-z]{2,12}s ?\Z")  # "160 gems/pull"
+_LABEL_AHEAD = re.compile(r" / [A-Za-z]{2,12}:")  # "wifi: Loft / pw: stay"
+_LOGIN_BEHIND = PatternBehind(
+    r"\b(?:login|log in|credentials?|creds?)(?: is| are| with|:)? [\w-]{1,20}\Z", re.IGNORECASE
+)
 _SHELL_BEHIND = PatternBehind(r"\b(?:kubectl|docker|git|npm|helm|cd|ls|cat|cp|mv|rm|vim) [^.;!?]{0,60}\Z")
 _FILE_NAME = re.compile(
-    r"_|/[\w-]{2,}\.[a-z]|\A(?:feat|feature|fix|bugfix|hotfix|chore|refactor|origin|upstream|src|pkg|localhost)/"
+    r"_|/[\w-]{2,}\.[a-z]|\A(?:feat|feature|fix|bugfix|hotfix|chore|refactor|origin|upstream|src|pkg|localhost"
+    r"|pods?|deploy(?:ment)?|svc|jobs?|configmap|secret|statefulset)/"
 )
+_ONE_AHEAD = re.compile(r"(?!children|people|women|men\b)[a-z]{2,12}(?<!s)(?![\w/-])")
 _RETURNED_BEHIND = PatternBehind(r"\b(?:return|yield) \(?[A-Za-z] ?\Z")  # "return x/y"
 _COUNT_BEHIND = PatternBehind(r"\d ?[a-z]{2,12}\.? ?\Z")  # "2 min./side"
 _MAX_WORD_CHARACTERS = 40  # of the word before a slash
@@ -41,12 +49,17 @@ def _read_slash_between_words(scan: ScanState, match: re.Match[str]) -> int | No
     pair = f"{left}/{right}"
     if not left[-1:].isalpha() or not right:
         return None
-    if right in vocabulary.NOUNS_AFTER_PER and _COUNT_BEHIND.search(scan.view, match.start()):
+    is_per = right in vocabulary.NOUNS_AFTER_PER and _COUNT_BEHIND.search(scan.view, match.start())
+    if is_per or (_MANY_BEHIND.search(scan.view, match.start()) and _ONE_AHEAD.match(scan.view, match.end())):
         scan.emit("per", *match.span())
         note_english_word(scan.context, "per")
-    elif left in vocabulary.WEEKDAY_NAMES:
+    elif left in vocabulary.WEEKDAY_NAMES or _LABEL_AHEAD.match(scan.view, match.start()):
         scan.punctuate(",")
-    elif _is_in_path(scan, match.start()) or _joins_names(scan, match):
+    elif (
+        _LOGIN_BEHIND.search(scan.view, match.start())
+        or _is_in_path(scan, match.start())
+        or _joins_names(scan, match)
+    ):
         scan.emit("slash", match.start(), match.end())
     elif not (
         pair in vocabulary.JOINED_PAIRS
@@ -113,9 +126,24 @@ def _read_slash_abbreviation(scan: ScanState, match: re.Match[str]) -> int:
     before_account = _ACCOUNT_AHEAD.match(scan.view, match.end())
     if word == "A C" and (before_account or _ACCOUNT_BEHIND.search(scan.view, match.start())):
         word = "account"
+    if word == "care of":
+        word = _spoken_c_o(scan, match)
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)
+    if word.endswith(" number"):
+        note_english_word(scan.context, "#")
+        scan.context.identifier_expected = True
     return match.end()
+
+
+def _spoken_c_o(scan: ScanState, match: re.Match[str]) -> str:
+    """Return the reading of "c/o" before a symptom, of a hotel's "late c/o", and before a name."""
+    if scan.context.previous_word == "patient" or scan.next_word(match.end()) in vocabulary.SYMPTOMS:
+        return "complains of"
+    is_time = scan.context.previous_word in ("late", "early", "express") or _HOUR_AHEAD.match(
+        scan.view, match.end()
+    )
+    return "checkout" if is_time else "care of"
 
 
 _SLASH_ABBREVIATION = any_of(vocabulary.SLASH_ABBREVIATIONS)

@@ -158,7 +158,9 @@ def _is_spelled_in_address(text: str) -> bool:
 
 def _read_dotted_name(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "m5.large" and "anna.k-82", names in which a full stop is said; not an abbreviation."""
-    if match.group(1) in vocabulary.ABBREVIATIONS or match.group(1) in vocabulary.STREET_ABBREVIATIONS:
+    name = match.group(1)
+    is_short = name in vocabulary.ABBREVIATIONS and name not in vocabulary.ABBREVIATIONS_IN_PROGRAMS
+    if is_short or name in vocabulary.STREET_ABBREVIATIONS:
         return None
     return ENGLISH_SPELLER.read_address(scan, match)
 
@@ -200,6 +202,16 @@ def _read_key(scan: ScanState, match: re.Match[str]) -> int:
     """Read the Alt of "Alt-F4", a key that is held."""
     word = vocabulary.KEYS_OF_KEYBOARDS[match.group()]
     scan.emit(word, match.start(), match.end())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
+def _read_last_key(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the Del of "Ctrl+Alt+Del"."""
+    if not _KEYS_BEHIND.search(scan.view, match.start()):
+        return None
+    word = vocabulary.KEYS_OF_KEYBOARDS.get(match.group(), match.group().lower())
+    scan.emit(word, *match.span())
     note_english_word(scan.context, word)
     return match.end()
 
@@ -282,6 +294,7 @@ def _read_service_with_port(scan: ScanState, match: re.Match[str]) -> int:
     return ENGLISH_SPELLER.read_address(scan, path) if path else match.end()
 
 
+_KEYS_BEHIND = PatternBehind(rf"\b(?:{any_of(vocabulary.KEYS_OF_KEYBOARDS)})[-+]\Z")
 _CALL_WORD = any_of(vocabulary.CALL_WORDS)
 _CALL_PART = rf"(?:(?i:{_CALL_WORD})|\d{{1,4}})"
 CALL_WORDS_ROW: RuleRow = (
@@ -294,6 +307,7 @@ NAME_ROWS: tuple[RuleRow, ...] = (
     (rf"({any_of(SERVICE_NAMES)}):(\d{{2,5}})(?![\w:])", _read_service_with_port),
     (r"(?:(?<=[sde:] )|(?<=[\"'`*]))[A-Za-z]{1,30}(?=[!@#$%^&*+=~?][A-Za-z\d])", _read_password_with_marks),
     (r"[Ee]-mail(?:s|ed|ing)?(?!\w)", _read_email_word),
+    (r"(?:(?<=[+])|(?<=\w-))(?:Del|Esc|Tab|Enter|Fn|Shift|Alt|Win)(?![\w'])", _read_last_key),
     (rf"(?:{_KEY})(?=[-+](?:[A-Z][a-z]{{0,8}}|F?\d{{1,2}}|{_KEY})(?!\w))", _read_key),
     (r"([A-Z]) (as in|like in) ([A-Za-z][a-z]{1,20})(?=,? [A-Z\d](?!\w)|[.,;!?]| *$)", _read_spelling_word),
     (r"[A-Za-z0-9]{1,30}(?:[._-][A-Za-z0-9]{1,30}){1,4}(?![\w'])", _read_user_name),

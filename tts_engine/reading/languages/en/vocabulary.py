@@ -6,6 +6,7 @@ what each table is for.
 
 from ...clause_boundaries import AbbreviationKind
 from ...kit.data_files import expand_names, load_tables
+from ...kit.lazy_pattern import LazyPattern
 
 _TABLES = load_tables(__file__, "table.toml")
 
@@ -81,6 +82,7 @@ ABBREVIATIONS = _ABBREVIATIONS_AT_START | ABBREVIATIONS
 STOPLESS_ABBREVIATIONS |= {
     short for short in _ABBREVIATIONS_AT_START if short.lower() in STOPLESS_ABBREVIATIONS
 }
+ABBREVIATIONS_IN_PROGRAMS = _words("abbreviations_in_programs")
 LAST_ABBREVIATIONS = _readings("last_abbreviations")
 AMBIGUOUS_ABBREVIATIONS = _words("ambiguous_abbreviations")
 STREET_ABBREVIATIONS = _readings("street_abbreviations")
@@ -92,6 +94,18 @@ CHAT_ABBREVIATIONS = {
     for short, words in _TABLES["chat_abbreviations"].items()
     for form in ((short, short.title(), short.upper()) if len(short) > 2 else (short,))
 }
+# The readings of an abbreviation, each with what follows it
+ABBREVIATIONS_BEFORE = {
+    short: tuple(
+        (word, LazyPattern(f" ?(?:{ahead})")) for word, ahead in (text.split(": ", 1) for text in texts)
+    )
+    for short, texts in _TABLES["abbreviations_before"].items()
+}
+# The same with the words that may stand before it
+ABBREVIATIONS_AFTER = {
+    short: tuple((word, frozenset(nouns.split())) for word, nouns in (text.split(": ", 1) for text in texts))
+    for short, texts in _TABLES["abbreviations_after"].items()
+}
 CONTRACTED_ABBREVIATIONS = _readings("contracted_abbreviations")
 COUNTED_ABBREVIATIONS = _readings("counted_abbreviations")
 ABBREVIATIONS_AFTER_PRICES = _readings("abbreviations_after_prices")
@@ -100,6 +114,7 @@ NOUNS_BEFORE_HOURS_OF_WORK = _words("nouns_before_hours_of_work")
 NOUNS_AFTER_HOURS_OF_WORK = _words("nouns_after_hours_of_work")
 SENTENCE_STARTERS = _words("sentence_starters")
 STATES = _readings("states")
+STATES_OF_NEWSPAPERS = _readings("states_of_newspapers")
 UNAMBIGUOUS_STATES = _words("unambiguous_states")
 # After "Boston," the letters of these may be an answer, a document or a doctor.
 STATES_AFTER_CITIES = frozenset(STATES) - {"OK", "HI", "ID", "MD"}
@@ -144,6 +159,8 @@ COURSES = _readings("courses")
 PROVINCES = _readings("provinces")
 AUSTRALIAN_STATES = _readings("australian_states")
 FOLDERS = _words("folders")
+PARTS_OF_THE_BODY = _words("parts_of_the_body")
+SYMPTOMS = _words("symptoms")
 WORDS_AFTER_PARTS = _words("words_after_parts")
 LAST_WORDS_AFTER_PARTS = _words("last_words_after_parts")
 REGIONS = _words("regions")
@@ -176,9 +193,12 @@ LARGE_COUNTS = _readings("large_counts")
 # Letters, words and signs
 LETTER_NAMES = _readings("letter_names")
 NOUNS_BEFORE_LETTERS = _words("nouns_before_letters")
+ENDINGS_OF_CHORDS = _readings("endings_of_chords")
+ELEMENTS_OF_ISOTOPES = _readings("elements_of_isotopes")
 KEYS_OF_KEYBOARDS = _readings("keys_of_keyboards")
 SHORT_NAMES = _words("short_names")
 SHORT_WORDS_OF_PASSWORDS = _words("short_words_of_passwords")
+WORDS_OF_PROGRAMS = _words("words_of_programs")
 WORDS_AFTER_LETTERS = _words("words_after_letters")
 PRONOUNCED_ACRONYMS = {word: word.lower() for word in _TABLES["lower_case_acronyms"].split()} | _readings(
     "pronounced_acronyms"

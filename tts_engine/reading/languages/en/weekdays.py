@@ -12,6 +12,7 @@ _BETWEEN_WEEKDAYS = r"(?:, ?|,? ?(?:and|or|&) ?)"
 _WEEKDAY_AHEAD = re.compile(rf"\.?{_BETWEEN_WEEKDAYS}{WEEKDAY}(?!\w)")
 _WEEKDAY_BEHIND = re.compile(rf"\b{WEEKDAY}\.?{_BETWEEN_WEEKDAYS}\Z")
 _BEFORE_WEEKDAY = frozenset(("next", "last", "every", "until", "through", "by", "each", "coming", "past"))
+_BEFORE_HOURS = frozenset(("hours", "hrs", "meets", "class", "classes", "lecture", "lab", "open"))
 _AFTER_WEEKDAY = re.compile(
     r" (?:(?:at|around|from|before|after) (?:\d|noon)|(?:morning|afternoon|evening|night|noon|closed|open)\b)"
 )
@@ -59,6 +60,16 @@ def _read_weekday_in_context(scan: ScanState, match: re.Match[str]) -> int | Non
     return _read_weekday(scan, match) if is_day else None
 
 
+def _read_letter_before_time(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "W" of "office hours: W 3-5" and the "F" of "M–Th 8–6, F 8–4"."""
+    if not (scan.context.previous_word in _BEFORE_HOURS or scan.context.after_comma):
+        return None
+    name = vocabulary.WEEKDAY_LETTERS[match.group()]
+    scan.emit(name, *match.span())
+    note_english_word(scan.context, name)
+    return match.end()
+
+
 def _read_weekday_range(scan: ScanState, match: re.Match[str]) -> int:
     """Read "Mon-Fri" and "Monday - Friday"."""
     first, last = (vocabulary.WEEKDAY_NAMES.get(name.lower(), name) for name in match.groups())
@@ -97,9 +108,10 @@ LETTER_RULES = compile_capital_rules(
     (rf"({_FULL_WEEKDAY}) ?[-–—] ?({_FULL_WEEKDAY})(?!\w)", _read_weekday_range),
     (rf"(?=[MTWFS][\w/–-])(?:{_LETTER_RANGE})", _read_letter_range),
     (rf"(?=[MTWFS][\w/])(?:{_LETTER_LIST})", _read_letter_list),
+    (rf"[MTWF](?= {_TIME} ?[-–] ?{_TIME}(?:[,;.)]|$))", _read_letter_before_time),
     # Abbreviated weekdays are words too ("sun", "sat"): a full stop or a date must follow.
     (
-        rf"({WEEKDAY})(?:\.(?=\s|$|,)|(?=[,:]? +(?:{MONTH}|\d)(?!\w*[a-z]{{9}}))"
+        rf"({WEEKDAY})(?:\.(?=\s|$|[,:;)])|(?=[,:]? +(?:{MONTH}|\d)(?!\w*[a-z]{{9}}))"
         r"|(?=: +(?:closed|open|noon|midnight|by appointment)\b)"
         rf"|(?= ?/ ?{WEEKDAY}\b))",
         _read_weekday,

@@ -149,6 +149,14 @@ def _read_initialism(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_element(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "Na" of "Na 141", a value of the blood."""
+    word = vocabulary.ELEMENTS_OF_ISOTOPES[match.group()]
+    scan.emit(word, *match.span())
+    note_english_word(scan.context, word)
+    return match.end()
+
+
 def _read_sharp(scan: ScanState, match: re.Match[str]) -> int:
     """Read "C#"."""
     return _read_letter_with_sign(scan, match, "sharp")
@@ -193,6 +201,19 @@ def _read_roman(scan: ScanState, match: re.Match[str]) -> int | None:
     else:
         return None
     scan.emit(words + (match.group(2) or ""), match.start(), match.end())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_roman_range(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "I–IV" of "movements I–IV"."""
+    values = [roman_value(numeral) for numeral in match.groups()]
+    noun = scan.context.previous_word
+    if None in values or not {noun, noun.removesuffix("s")} & vocabulary.NOUNS_BEFORE_ROMAN_NUMERALS:
+        return None
+    scan.emit(numbers.cardinal(values[0] or 0), *match.span(1))
+    scan.emit("to", match.end(1), match.start(2))
+    scan.emit(numbers.cardinal(values[1] or 0), *match.span(2))
     scan.context.note_number()
     return match.end()
 
@@ -243,10 +264,27 @@ def _read_name_with_underscores(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_prefixed_initialism(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the small letters and the capitals of "mRNA", "eSIM" and "gRPC"."""
+    capitals = match.group(2)
+    if capitals == "OS" or capitals.lower() in vocabulary.COMMON_WORDS or capitals in vocabulary.DIRECTIONS:
+        return None
+    ENGLISH_SPELLER.spell(scan, *match.span(1))
+    if capitals in vocabulary.PRONOUNCED_ACRONYMS:
+        scan.emit(vocabulary.PRONOUNCED_ACRONYMS[capitals], *match.span(2))
+    else:
+        ENGLISH_SPELLER.spell(scan, *match.span(2))
+    if match.group(3):
+        scan.words[-1].text += "'s"
+        scan.words[-1].stop = match.end()
+    note_english_word(scan.context, capitals)
+    return match.end()
+
+
 def _read_joined_words(scan: ScanState, match: re.Match[str]) -> int:
     """Read "NullPointerException" and "getUserById" word by word."""
     ENGLISH_SPELLER.read_address_word(scan, *match.span())
-    note_english_word(scan.context, "name")
+    note_english_word(scan.context, "error" if match.group().endswith("Error") else "name")
     return match.end()
 
 
@@ -271,9 +309,11 @@ def _read_letters(scan: ScanState, match: re.Match[str]) -> int | None:
 _CAPITAL_WORD_RULES = compile_capital_rules(
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
     (r"[CF](?![\w'-])", _read_temperature_scale),
+    (r"([IVX]{1,5}) ?[-–] ?([IVX]{1,5})(?![\w'])", _read_roman_range),
     (r"([IVXLC]{1,6})('s)?(?![\w'])", _read_roman),
     (r"([IVX]{1,4})([A-Ca-c])(?![\w'])", _read_part_with_letter),
     (r"Rx(?!\w)", _read_initialism),
+    (r"(?:Na|Ca)(?= \d{1,3}(?:\.\d{1,2})?(?![\w.,:/]\d|\w))", _read_element),
     (r"[CF]#(?!\w)", _read_sharp),
     # Grades and blood groups; not "A- and B-rated"
     (r"(?:[A-DFO]|AB)-(?![\w-]| (?:and|or) \w+-\w)", _read_minus_grade),
@@ -290,7 +330,20 @@ LETTER_RULES = (
     *_CAPITAL_WORD_RULES,
     *compile_rules(
         (rf"(?:{_MIXED_CASE_ACRONYM})(?!\w)", _read_mixed_case_acronym),
+        (r"([a-z]{1,2})([A-Z]{2,5})('?s)?(?![\w'])", _read_prefixed_initialism),
         (r"(?:[A-Z][a-z]+(?:[A-Z][a-z]+){2,6}|[a-z]{3,20}(?:[A-Z][a-z]+){1,6})(?![\w'])", _read_joined_words),
+    ),
+    *compile_capital_rules(
+        (
+            r"[A-Z][a-z]{2,20}(?:Errors?|Exceptions?|Warnings?|Handler|Service|Controller|Manager|Factory|Provider)(?![\w'])",
+            _read_joined_words,
+        ),
+        # "HTTPServer", "JSONDecodeError"
+        (
+            rf"[A-Z]{{2,6}}(?:(?:{any_of(vocabulary.WORDS_OF_PROGRAMS)})|[A-Z][a-z]{{2,20}}(?=[A-Z]))"
+            r"(?:[A-Z][a-z]{1,20}){0,5}(?![\w'])",
+            _read_joined_words,
+        ),
     ),
     *_INITIALISM_RULES,
 )

@@ -49,6 +49,12 @@ _TYPED_BEHIND = PatternBehind(
 )
 _BILL_BEHIND = PatternBehind(r"\b(?:H\.?B|S\.?B|A\.?B|H\.?R|NGC)\.? \Z")
 _COUNT_BEHIND = re.compile(r"\d [a-z]{3,12} \Z")
+_MAX_HOUR = 24
+_LINES_AHEAD = re.compile(r" ?[-–] ?\d{1,3}(?![\d:])")
+# "Python ≥"
+_VERSION_AT_LEAST_BEHIND = PatternBehind(
+    rf"\b(?:{any_of(vocabulary.WORDS_BEFORE_VERSIONS)}) ?[<>=≥≤~^!]{{1,2}} ?\Z", re.IGNORECASE
+)
 _LINE_WORDS = frozenset(("line", "lines", "ln"))  # of a program
 _MIN_TYPED = 3  # digits
 # "hit the limit (429)"
@@ -57,13 +63,18 @@ _BRACKETED_STATUS = re.compile(
 )
 _VERSION_BEHIND = re.compile(r"(?<![\d.])\d{1,4}\.\d{1,3}\.\d{1,3}\Z")
 _ADDED_BEHIND = PatternBehind(r"(?<![\w+])\+\d{1,3}(?:,?\d{3}){0,3}(?:\.\d{1,4})?%? \Z")
+# "4K@60Hz", "4K, 60fps", "144Hz, 4K"
+_PICTURE_AHEAD = re.compile(r"@|/\d{2,3}(?!\d)|,? (?:at )?\d{2,3} ?(?:fps|FPS|Hz|hz)\b|,? HDR")
+_PICTURE_BEHIND = re.compile(r"(?:\d ?(?:fps|FPS|Hz|hz)|\d{3,4}p|HDR),? (?:at |or )?\Z")
 _CODE_BEHIND = re.compile(r"\b[A-Z]{1,3}-?\d{0,3}[A-Z]? ?\Z")
 
 
 def _read_amount(scan: ScanState, match: re.Match[str]) -> int:
     previous = scan.context.previous_word
     is_go = previous == "go" and scan.context.previous_capitalized  # the language
-    if (previous in vocabulary.WORDS_BEFORE_VERSIONS or is_go) and "," not in match.group():
+    is_version = previous in vocabulary.WORDS_BEFORE_VERSIONS or is_go
+    is_version = is_version or _VERSION_AT_LEAST_BEHIND.search(scan.view, match.start()) is not None
+    if is_version and "," not in match.group():
         return ENGLISH_SPELLER.read_version(scan, match)
     whole, _, fraction = match.group().partition(".")
     if previous in vocabulary.REGULATORS and len(whole) == 4 and fraction:
@@ -195,13 +206,24 @@ def _read_ratio(scan: ScanState, match: re.Match[str]) -> int:
     is_place = (
         scan.context.previous_word in _LINE_WORDS or scan.view[match.start() - 1 : match.start()] == ":"
     )
-    if is_place:
+    if is_place or _is_of_lines_or_seconds(scan, match):
         scan.punctuate(",")
     elif match.group() != "50:50":
         scan.emit("to", match.end(1), match.start(2))
     scan.emit(numbers.cardinal(int(match.group(2))), match.start(2), match.end())
     scan.context.note_number()
     return match.end()
+
+
+def _is_of_lines_or_seconds(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "114:3–22" are lines of a page, and "29:41" a time; the sum of the ratio "60:40" is 100."""
+    first, second = match.groups()
+    if _LINES_AHEAD.match(scan.view, match.end()):
+        return True
+    if scan.context.previous_word in ("of", "ratio", "mix", "split"):
+        return False
+    is_clock = len(first) == len(second) == 2 and int(first) > _MAX_HOUR and "10" <= second < "60"
+    return is_clock and int(first) + int(second) != 100
 
 
 def _read_age(scan: ScanState, match: re.Match[str]) -> int:
@@ -224,7 +246,7 @@ def _read_ports(scan: ScanState, match: re.Match[str]) -> int:
 
 def _read_idiomatic_number(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "401k" and its like, unless a code or an identifier is expected."""
-    is_always = match.group(1).startswith("24")  # "24-7"
+    is_always = match.group(1).startswith(("24", "7-E", "7U"))  # "24-7", "7-Eleven"
     if not is_always and (scan.context.identifier_expected or scan.context.code_words_left):
         return None
     scan.emit(vocabulary.IDIOMATIC_NUMBERS[match.group(1)], match.start(), match.end())
@@ -255,7 +277,7 @@ def _read_magnitude(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _is_magnitude(scan: ScanState, match: re.Match[str]) -> bool:
     context, letter, following = scan.context, match.group(3), scan.next_word(match.end())
-    if context.identifier_expected or following.lower() in vocabulary.NOUNS_AFTER_K:
+    if context.identifier_expected or (letter in "kK" and following.lower() in vocabulary.NOUNS_AFTER_K):
         return False
     is_small = re.fullmatch(r"\d{1,3}", match.group(1)) is not None
     if letter == "bn" or not is_small:
@@ -263,13 +285,20 @@ def _is_magnitude(scan: ScanState, match: re.Match[str]) -> bool:
     if is_counted(following) or following in vocabulary.COUNTED_ABBREVIATIONS or following == "ly":
         return not (context.sentence_start and match.group() == "3M")
     if letter in "kK":
-        on_screen = context.previous_word == "in" or scan.view[match.end() : match.end() + 1] == "@"
+        on_screen = context.previous_word == "in" or _is_of_picture(scan, match)
         if match.group() in ("4K", "8K") and on_screen:  # "watch it in 4K", "4K@60Hz"
             return False
         after_name = context.previous_capitalized and not context.after_comma
         is_race = context.after_number or context.previous_word in vocabulary.DETERMINERS | {"a", "an"}
         return not (after_name or is_race or context.previous_word in vocabulary.NOUNS_BEFORE_LETTERS)
     return context.previous_word in vocabulary.WORDS_BEFORE_MAGNITUDES
+
+
+def _is_of_picture(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "4K" is listed with other properties of a picture: "4K@60Hz", "144Hz, 4K, HDR"."""
+    behind = _PICTURE_BEHIND.search(scan.view, max(0, match.start() - 8), match.start())
+    is_listed = scan.context.after_comma and scan.view[match.end() : match.end() + 1] == ","
+    return bool(behind or is_listed or _PICTURE_AHEAD.match(scan.view, match.end()))
 
 
 def _read_range(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -382,15 +411,18 @@ def _read_by(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 LETTER_RULES = compile_rules(
-    (r"x(?= \d)", _read_by),
     (r"[Rr]ev\.? (?=[A-Z](?![\w.'])|\d)", read_as("revision")),
+    # "at 400°F x 12 min."
+    (r"(?<=[a-zA-Z)] )x(?= ?\d{1,3} ?(?:min|mins|minutes|h|hrs?|hours?)\b)", read_as("for")),
     (r"x(?= ?\d{1,3} ?(?:d|days?|wks?|weeks?|mos?|months?|nights?|doses?|yrs?|years?)\b)", _read_for),
+    (r"x(?= \d)", _read_by),
     (r"([A-Z]{1,2})(\d{1,3})-(?=\1(\d{1,3})(?![\w-]))", _read_first_code_of_range),
     (r"x(\d{1,3})(?![\w.,:/-]\d|\w)", _read_multiple),
     (r"(?!V(?:4|6|8|10|12)(?![\w.]\d))[vV]\.? ?(\d+(?:\.\d+)*)(?!\w)", _read_version_with_v),
 )
 DIGIT_RULES = compile_rules(
     (rf"({_IDIOMATIC_NUMBER})(?![\w%-]|[.,:/]\d)", _read_idiomatic_number),
+    (r"((?:480|720|1080|1440|2160)p)(?=/\d)", _read_idiomatic_number),
     (r"([1-9]\d{0,3})[A-Z](?!\w)", _read_house_letter),
     (r"(7[0-8]7)-(8|9|10|[2-9]00)(?![\w-])", _read_aircraft),
     (r"7[0-8]7(?= (?:MAX|Max|Dreamliner|jet|aircraft|plane|freighter)\b)", _read_aircraft_family),
@@ -411,9 +443,9 @@ PLAIN_NUMBER_RULES = compile_rules(
 SYMBOL_RULES = compile_rules(
     (r"'s(?!\w)", _read_possessive),
     (r" ?– ?(?=[A-Z]{1,3}(?:-?\d|(?![\w'])))", _read_dash_between_codes),
-    (rf" ?[-–] ?(?=[$£€]?\d|(?:{MONTH}|{WEEKDAY}|{_WORD_OF_TIME})(?!\w))", _read_range),
-    (r"-(?= ?[$£€]?\.?\d)", _read_minus),
+    (rf" ?[-–] ?(?=[$£€]?\d|'\d\d(?!\w)|(?:{MONTH}|{WEEKDAY}|{_WORD_OF_TIME})(?!\w))", _read_range),
+    (r"-(?= ?[$£€]?\.?\d)|–(?=[$£€]?\.?\d)", _read_minus),
     # ".75"
     (r"\.\d+(?!\w)", _read_amount),
-    (r" ?([<>~*]) ?(?=[$£€]?\d)", _read_comparison),
+    (r" ?([<>~*]) ?(?=(?:[A-Z]{1,3}\$|[$£€¥₹'])?\d)", _read_comparison),
 )

@@ -47,8 +47,8 @@ _MINUTES_SIGN_BEHIND = PatternBehind(
     re.IGNORECASE,
 )
 _FOOTBALL = re.compile(
-    r"\b(?:scor(?:ed|es|ing)|goals?|equali[sz]\w+|penalty|booked|(?:red|yellow) card|sent off|kick-?off"
-    r"|header|free kick|stoppage|winner|offside|corner kick|substitut\w+)\b",
+    r"(?:45|90)'\+\d|\b(?:[FH]T \d|scor(?:ed|es|ing)|goals?|equali[sz]\w+|penalty|booked|(?:red|yellow) card"
+    r"|sent off|kick-?off|header|free kick|stoppage|winner|offside|corner kick|substitut\w+)\b",
     re.IGNORECASE,
 )
 
@@ -143,6 +143,22 @@ def _read_minute_of_match(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_added_time(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "45'+2'" of a football match."""
+    scan.emit(f"{amount_words(match.group(1))} plus {amount_words(match.group(2))}", *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_weeks_and_days(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "32w4d", the age of a pregnancy."""
+    for group, unit in ((1, "week"), (2, "day")):
+        number = int(match.group(group))
+        scan.emit(f"{numbers.cardinal(number)} {unit}{'' if number == 1 else 's'}", *match.span(group))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_military_time(scan: ScanState, match: re.Match[str]) -> int:
     """Read "0900 hrs"."""
     hour, minute = int(match.group(1)), int(match.group(2))
@@ -155,24 +171,48 @@ def _read_military_time(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_dilution(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "1:10,000"."""
+    for group, joined in ((1, ""), (2, "to ")):
+        scan.emit(f"{joined}{amount_words(match.group(group))}", *match.span(group))
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_time_without_colon(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "at 0600"; elsewhere four digits are a code."""
+    context = scan.context
+    if context.previous_word != "at" or context.code_words_left or context.identifier_expected:
+        return None
+    hour, minute = int(match.group(1)), int(match.group(2))
+    rest = f"{'oh ' if minute < 10 else ''}{numbers.cardinal(minute)}" if minute else "hundred"
+    scan.emit(f"oh {numbers.cardinal(hour)} {rest}", *match.span())
+    context.note_number()
+    return match.end()
+
+
 CLOCK_RULES = compile_rules(
+    (r"(\d{1,3}):(\d{1,3}(?:,\d{3}){1,3})(?![\w:]|,\d)", _read_dilution),
     (
         r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?([.,]\d{1,6}(?!\w|[.,:]\d))?(?![\d:]| ?[AaPp]\.?[Mm])",
         _read_clock_duration,
-    )
+    ),
 )
 # The sign of 5' 10" is of feet.
 _SIGN = r"'(?!\w| ?\d{1,2}(?:\"|''))"
 DIGIT_RULES = compile_rules(
+    (r"(45|90|105|120)'\+(\d{1,2})'?(?!\w)", _read_added_time),
     (rf"(\d{{1,3}})(?:\+(\d{{1,2}}))?{_SIGN}", _read_minute_of_match),
     (rf"(\d{{1,3}}){_SIGN}", _read_minutes_sign),
     (r"(0[1-9])([0-5]\d) ?(?:hrs|hours|h)(?!\w)", _read_military_time),
+    (r"(0[1-9])([0-5]\d)(?![\w:/-]|[.,]\d)", _read_time_without_colon),
     # "2m 30s"; then "5m ago"
     (
         rf"\d{{1,4}} ?(?:{_DAYS}|{_HOURS}|{_MINUTES}),?"
         rf"(?: ?\d{{1,4}} ?(?:{_HOURS}|{_MINUTES}|{_SECONDS})(?![^\W\d_])){{1,3}}",
         _read_duration,
     ),
+    (r"(\d{1,2})w ?(\d{1,2})d(?!\w)", _read_weeks_and_days),
     (rf"(\d{{1,3}}) ?m{_MINUTES_AHEAD}", _read_minutes),
     (r"(\d{1,3})m(?![\w/^])", _read_announced_minutes),
 )

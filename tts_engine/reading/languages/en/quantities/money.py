@@ -30,6 +30,7 @@ _OTHER_DOLLAR = re.compile(
     r"(?:\b(?:A|AU|C|CA|CDN|NZ|HK|S|NT)\$|\b(?:AUD|CAD|NZD|HKD|SGD)\b)"
 )  # beside "US$5"
 _DOLLAR_CODE_AHEAD = re.compile(r" ?(AUD|CAD|NZD|HKD|SGD|TWD)(?!\w)")  # "$5 CAD"
+_RATIO_OF_BLOOD = re.compile(r"\d(?:\.\d)?")
 _EURO_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}\Z")
 # "a $35 late fee", "a $25 Visa gift card": the words between a price and its noun.
 _PRICED_NOUN_AHEAD = re.compile(
@@ -89,10 +90,12 @@ def _price_words(
     return _money_words(amount, magnitude, currency)
 
 
-def _read_money(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "$5" as "five dollars", and in "a $5 fee" as "five dollar"."""
+def _read_money(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "$5" as "five dollars", and in "a $5 fee" as "five dollar"; decline the "INR 1.8" of blood."""
     currency, amount, magnitude = match.group(1), match.group(2), match.group(3)
     end = match.end()
+    if currency == "INR" and not magnitude and _RATIO_OF_BLOOD.fullmatch(amount):
+        return None
     if (code := _DOLLAR_CODE_AHEAD.match(scan.view, end)) is not None and currency == "$":
         currency, end = code.group(1), code.end()
     words = _price_words(scan, match, amount, magnitude, currency)
@@ -123,6 +126,8 @@ def _singular(words: str, currency: str) -> str:
 
 def _is_adjective(scan: ScanState, start: int, end: int) -> bool:
     """Whether a noun follows that costs the amount, as in "a $35 late fee"."""
+    if scan.context.previous_word in ("at", "@"):  # "at $431.20 limit"
+        return False
     if _PRICED_NOUN_AHEAD.match(scan.view, end) or _PERIOD_AHEAD.match(scan.view, end):
         return True
     if _ARTICLE_BEHIND.search(scan.view, 0, start):

@@ -8,6 +8,9 @@ from .. import vocabulary
 from . import number_words as numbers
 
 _PAIR_AHEAD = re.compile(rf"(?:-| )(?:{any_of(vocabulary.NOUNS_AFTER_PAIRS)})\b")
+_TIME_SIGNATURES = frozenset("2/4 4/4 5/4 6/4 7/4 6/8 9/8 12/8".split())
+_BEAT_AHEAD = re.compile(r" (?:time|meter|metre|beat|signature)\b")
+_SHOTS_AHEAD = re.compile(r" (?:FTs?|FGs?|3PTs?|3P|3s|from (?:deep|three|beyond))\b")  # "4/4 FT"
 _LIMITS_BEHIND = PatternBehind(r"\b(?:limits?|liability|coverage|injury)\b[^.;!?]{0,30}\Z", re.IGNORECASE)
 _CRICKET = re.compile(r"\b(?:overs?|wickets?|innings|declared|stumps|bowled|chasing|target)\b")
 _SCORE_BEHIND = PatternBehind(
@@ -24,10 +27,12 @@ _TOTAL_AHEAD = re.compile(r"/ (\d+(?:\.\d+)?) ?([A-Za-z%]{0,4})(?!\w)")
 
 
 def pair_words(scan: ScanState, match: re.Match[str]) -> str:
-    """Return the reading of "5/1 ARM", "limits of 100/300", "17/20 (85%)", "287/6", "seats 61/62", or ""."""
+    """Return the reading of "5/1 ARM", "9/8 time", "17/20 (85%)", "287/6" or "seats 61/62", or ""."""
     first, second = int(match.group(1)), int(match.group(2))
-    if _PAIR_AHEAD.match(scan.view, match.end()):
+    if _PAIR_AHEAD.match(scan.view, match.end()) or _is_time_signature(scan, match):
         return f"{numbers.cardinal(first)} {numbers.cardinal(second)}"
+    if first <= second and _SHOTS_AHEAD.match(scan.view, match.end()):
+        return f"{numbers.cardinal(first)} for {numbers.cardinal(second)}"
     if _SYSTEM_BEHIND.search(scan.view, match.start()):
         return f"{numbers.cardinal(first)} or {numbers.cardinal(second)}"
     if second == first + 1 and scan.context.previous_word in vocabulary.SEAT_NOUNS:
@@ -39,6 +44,17 @@ def pair_words(scan: ScanState, match: re.Match[str]) -> str:
     if second > 4 and first <= second and _is_score(scan, match):
         return f"{numbers.cardinal(first)} out of {numbers.cardinal(second)}"
     return ""
+
+
+def _is_time_signature(scan: ScanState, match: re.Match[str]) -> bool:
+    """Whether "9/8" is of music; "3/4 time" may be of work."""
+    first, second = int(match.group(1)), int(match.group(2))
+    is_sure = first >= second or first > 4 or scan.context.previous_word == "in"
+    if second in (2, 4, 8, 16) and is_sure and _BEAT_AHEAD.match(scan.view, match.end()):
+        return True
+    # "it's in 6/8, key of B"
+    stops = scan.view[match.end() : match.end() + 1] in (",", ";", ".", ")", "")
+    return scan.context.previous_word == "in" and match.group() in _TIME_SIGNATURES and stops
 
 
 def _is_score(scan: ScanState, match: re.Match[str]) -> bool:

@@ -105,6 +105,6 @@ DIGIT_RULES = compile_rules(
     (r"(\d{2,3})(?:'d|'?ed)(?= (?:the|our|it|that)\b|[.,;!?]|$)", _read_verb),
     (r"(\d{0,3}0)'?s(?!\w)", _read_decade),
     # Answers of HTTP servers, aircraft, forms
-    (r"(4[0-5]\d|50\d|7[0-8]7|1099|1040|1095)'?s(?!\w)", _read_called_number),
+    (r"(4[0-5]\d|499|50\d|7[0-8]7|1099|1040|1095)'?s(?!\w)", _read_called_number),
 )
 SYMBOL_RULES = compile_rules((r"'(\d0)s(?!\w)", _read_decade), (r"\$([1-9]\d?0)s(?!\w)", _read_price_range))

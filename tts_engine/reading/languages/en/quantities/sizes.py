@@ -17,7 +17,10 @@ from .units import LENGTH_WORDS, WORDS_AFTER_LENGTHS, end_of_unit
 _EQUATION_AHEAD = re.compile(r"(?:\d|[.,](?=\d)){1,12} ?=")
 # "× 40 × 20 cm": sizes are read with "by", products with "times".
 _SIZE_AHEAD = re.compile(
-    rf"× ?{DECIMAL} ?(?:× ?{DECIMAL} ?)?-?(?:[ckm]?m|in|ft|px|inch(?:es)?|feet|met(?:er|re)s|[\"'])(?!\w)"
+    rf"× ?{DECIMAL} ?(?:× ?{DECIMAL} ?)?-?(?:[ckm]?m|in|ft|px|inch(?:es)?|feet|met(?:er|re)s|[\"'])(?![\w^])"
+)
+_GRID_AHEAD = re.compile(
+    r"×\d{1,4} (?:matri|grid|board|square|tile|table|pixel|image|with|array|block|cube|window)"
 )
 _TIMES_AHEAD = re.compile(r" ?[x×] ?\d")
 _SIGNS_OF_LENGTH = {'"': "in", "'": "ft"}
@@ -47,7 +50,9 @@ def _read_times_sign(scan: ScanState, match: re.Match[str]) -> int | None:
 
 def _read_multiplication_sign(scan: ScanState, match: re.Match[str]) -> int:
     """Read the × of "35 × 45 mm" as "by", and of "3 × 4" as "times"."""
-    is_size = scan.context.after_number and _SIZE_AHEAD.match(scan.view, match.start())
+    is_size = scan.context.after_number and (
+        _SIZE_AHEAD.match(scan.view, match.start()) or _GRID_AHEAD.match(scan.view, match.start())
+    )
     word = "by" if is_size else "times"
     scan.emit(word, match.start(), match.end())
     note_english_word(scan.context, word)
@@ -109,13 +114,28 @@ def _read_side(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_trousers(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "32W x 34L", a waist and a length."""
+    for group in (1, 3):
+        scan.emit(numbers.cardinal(int(match.group(group))), *match.span(group))
+        ENGLISH_SPELLER.spell(scan, *match.span(group + 1))
+        if group == 1:
+            scan.emit("by", match.end(2), match.start(3))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_tire(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "225/65R17"."""
+    """Read "225/65R17" and "245/40R19 98W"."""
     width, ratio, rim = (int(match.group(place)) for place in (1, 2, 4))
     scan.emit(numbers.house_number(width), match.start(), match.end(1))
     scan.emit(numbers.cardinal(ratio), match.start(2), match.end(2))
     ENGLISH_SPELLER.spell(scan, match.start(3), match.end(3))
-    scan.emit(numbers.cardinal(rim), match.start(4), match.end())
+    scan.emit(numbers.cardinal(rim), *match.span(4))
+    if match.group(5):  # load and speed
+        scan.punctuate(",")
+        scan.emit(numbers.cardinal(int(match.group(5))), *match.span(5))
+        ENGLISH_SPELLER.spell(scan, *match.span(6))
     scan.context.note_number()
     return match.end()
 
@@ -132,7 +152,8 @@ LETTER_RULES = (
     *compile_capital_rules((rf"(?:P|LT|ST)(?= ?{_TIRE})", _read_class_of_tire)),
 )
 DIGIT_RULES = compile_rules(
-    (_TIRE, _read_tire),
+    (rf"{_TIRE}(?: (\d{{2,3}})([HQRSTVWYZ])(?!\w))?", _read_tire),
+    (r"([2-6]\d)(W) ?[x×/] ?([2-4]\d)(L)(?!\w)", _read_trousers),
     # "2x4", "12x12x6"
     (r"([1-9]\d{0,2})x(?= \d{1,4}(?:\.\d)?-[a-z])", _read_count),
     (r"([1-9]\d{0,4})x(?=[1-9]\d{0,4}(?:x[1-9]\d{0,4})?(?:m|km|cm|mm|ft)?(?!\w))", _read_number_times),

@@ -9,6 +9,7 @@ import re
 from ....kit.lazy_pattern import PatternBehind
 from ....kit.tokenizer import ScanState, any_of, compile_rules
 from .. import vocabulary
+from ..codes import WORDS_BEFORE_CODES, is_counted
 from ..dates import day_and_month
 from ..spelling import ENGLISH_SPELLER
 from ..word_context import note_english_word
@@ -47,6 +48,7 @@ _VOLUME_AHEAD = re.compile(r"/ ?\d+(?:\.\d+)? ?(?:[md]?[lL]|kg|h|hr|hours?)(?!\w
 _TIME_AHEAD = re.compile(
     r"\d{1,3} ?(?:h|hrs?|hours?|days?|d|wks?|weeks?|mo|mos|mths?|months?|yrs?|years?|min|mins)\b"
 )
+_MIN_YEAR_OF_EXPIRY = 20  # "12/15" is a day
 _VALID_BEHIND = re.compile(r"\b(?:valid|good|card|expir\w*)\b", re.IGNORECASE)
 _HALF_NOUN_AHEAD = re.compile(rf"[ -](?:{any_of(vocabulary.NOUNS_AFTER_HALF)})\b")
 _HOUR_AHEAD = re.compile(r"[ -]?h(?:ou)?rs?\b")
@@ -61,12 +63,17 @@ _FRACTIONS = numbers.FRACTIONS | {
 }
 _UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a mile"
 _INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
+_ARM_AHEAD = re.compile(r" [LR] (?:arm|leg)\b")  # "142/90 L arm"
+_ACUITIES = frozenset((15, 20, 25, 30, 40, 50, 60, 70, 80, 100, 200, 400))
 _DWELLINGS = frozenset(("flat", "unit", "apt", "apartment", "suite", "shop"))
 _PRICE_BEHIND = re.compile(r"[$£€][\d.,]{1,12}\Z")
-_MANY_AHEAD = re.compile(r"/[\d,]{1,9}[kKM]? [a-z]{3}")
+_MANY_AHEAD = re.compile(r"/[\d,]{1,9}[kKM]? (?:[a-z]{3}|(?:in|out)(?![a-z]))")
 _FEW_BEHIND = re.compile(r"(?<![\w.,$£€])\d{1,2}\Z")  # "3/$10"
-_SIZE_OF_MEMORY_BEHIND = re.compile(r"\d ?[GTM]B\Z")  # "16GB/512GB"
-_SIZE_OF_MEMORY_AHEAD = re.compile(r"/\d{1,4} ?[GTM]B\b")
+_SIZE_OF_MEMORY_BEHIND = re.compile(r"\d ?(?:[GTM]B|[KMG]bps)\Z")  # "16GB/512GB", "1 Gbps/500 Mbps"
+_SIZE_OF_MEMORY_AHEAD = re.compile(r"/\d{1,4} ?(?:[GTM]B|[KMG]bps)\b")
+_BINARY_SIZE_BEHIND = re.compile(r"\d[KMGT]i\Z")  # "412Mi/2Gi"
+_PICTURE_BEHIND = re.compile(r"\d0p\Z")  # "1080p/60"
+_BINARY_SIZE_AHEAD = re.compile(r"/\d{1,5}(?:\.\d)?[KMGT]i\b")
 _MAX_MARKS = (20, 50, 100)  # "(88/100)" is a mark out of a hundred, "(1/3)" a part of a sequence
 _ARTICLE_AHEAD = re.compile(r" an? [a-z]")
 # Points, rebounds and assists; kills, deaths and assists. "We had 31/8/11" alone is a date.
@@ -179,6 +186,7 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
     if words := _end_of_range_of_days(scan, match):
         return words
     date, date_expected = _date_words(scan, first, second), _is_date_expected(scan, match)
+    is_fraction = second in numbers.FRACTIONS and 0 < first < second
     if date_expected and not date and scan.context.previous_word != "is" and second <= 12 < first <= 31:
         date = day_and_month(scan, first, second)
     if words := pair_words(scan, match):
@@ -190,14 +198,16 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
         return _fraction_words(first, second)
     if date and "0" in (match.group(1)[0], match.group(2)[0]):
         return date
-    if match.group() in ("9/11", "20/20") or first + second == 100:
+    is_acuity = first == 20 and second in _ACUITIES  # "20/40 vision"
+    if match.group() == "9/11" or is_acuity or first + second == 100:
         return f"{numbers.cardinal(first)} {numbers.cardinal(second)}"
     if (first, second) == (1, 2) and _HOUR_AHEAD.match(scan.view, match.end()):
         return "half" if scan.context.previous_word in vocabulary.WORDS_BEFORE_ONE else "half an"
+    if first > 99 > second and _ARM_AHEAD.match(scan.view, match.end()):
+        return f"{numbers.house_number(first)} over {numbers.cardinal(second)}"
     if (unit := _UNIT_AHEAD.match(scan.view, match.end())) and unit.group(2) != "mmHg":
         if second == 24 and unit.group(2) in ("h", "hr", "hrs"):
             return f"{numbers.cardinal(first)} per twenty four"
-        is_fraction = second in numbers.FRACTIONS and 0 < first < second
         return _fraction_words(first, second) if is_fraction else _both_words(first, second)
     if (first, second) == (1, 2) and _ARTICLE_AHEAD.match(scan.view, match.end()):
         return "half"
@@ -211,10 +221,15 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
         return date
     if scan.next_word(match.end()) in ("stars", "rating"):
         return f"{numbers.cardinal(first)} out of {numbers.cardinal(second)}"
-    if second in numbers.FRACTIONS and 0 < first < second:
+    if is_fraction:
         return _fraction_words(first, second)
     if second in (10, 100) and first <= second:
         return f"{numbers.cardinal(first)} out of {numbers.cardinal(second)}"
+    counts = 0 < first <= second and is_counted(scan.next_word(match.end()))
+    if (
+        counts and scan.context.previous_word not in vocabulary.DETERMINERS
+    ):  # "48/50 units"; "the 11/28 orders"
+        return f"{numbers.cardinal(first)} of {numbers.cardinal(second)}"
     if date:
         return date
     return _both_words(first, second)
@@ -225,9 +240,12 @@ def _end_of_range_of_days(scan: ScanState, match: re.Match[str]) -> str:
     other = _RANGE_END_AHEAD.match(scan.view, match.end()) or _RANGE_START_BEHIND.search(
         scan.view, max(0, match.start() - 10), match.start()
     )
-    if other is None:
+    stop = max(match.end(), other.end() if other else 0)
+    if other is None or _UNIT_AHEAD.match(scan.view, stop) or _INCH_AHEAD.match(scan.view, stop):
         return ""
     firsts, seconds = ([int(end.group(group)) for end in (match, other)] for group in (1, 2))
+    if _is_range_in_month(scan, match, other):
+        return _date_words(scan, firsts[0], seconds[0])
     if max(seconds) <= 12 < max(firsts) <= 31 and min(firsts + seconds) > 0:
         return day_and_month(scan, firsts[0], seconds[0])
     if max(firsts) <= 12 < max(seconds) <= 31 and min(firsts + seconds) > 0:
@@ -235,12 +253,25 @@ def _end_of_range_of_days(scan: ScanState, match: re.Match[str]) -> str:
     return ""
 
 
+def _is_range_in_month(scan: ScanState, match: re.Match[str], other: re.Match[str]) -> bool:
+    """Whether "3/8-3/11" is of days of a month; "1/4-1/2 cup" and "1/3-1/2 of" are parts."""
+    (month, day), (last_month, last_day) = (
+        (int(end.group(1)), int(end.group(2))) for end in sorted((match, other), key=lambda end: end.start())
+    )
+    stop = max(match.end(), other.end())
+    return (
+        not (scan.style.day_first or scan.next_word(stop) in ("of", "cup", "cups"))
+        and month == last_month <= 12
+        and 1 <= day < last_day <= 31
+    )
+
+
 def _is_date_expected(scan: ScanState, match: re.Match[str]) -> bool:
     if _CHANGE_BEHIND.search(scan.view, match.start()):
         return False
     # "6/3, 6/5, and 6/10"
     if scan.context.date_words_left and scan.context.previous_word in ("0", "and", "or"):
-        return True
+        return scan.next_word(match.end()) != "of"  # "on 5/6, 5/6 of voters"
     words_before = vocabulary.WORDS_BEFORE_DATES | vocabulary.WORDS_BEFORE_EXPIRY
     return scan.context.previous_word in words_before or bool(_DATE_BEHIND.search(scan.view, match.start()))
 
@@ -255,7 +286,7 @@ def _is_part_of_sequence(scan: ScanState, match: re.Match[str]) -> bool:
     if not 0 < first <= last:
         return False
     around = scan.view[max(0, match.start() - 1)] + scan.view[match.end() : match.end() + 1]
-    in_brackets = around == "()" and last not in _MAX_MARKS
+    in_brackets = around in ("()", "[]") and last not in _MAX_MARKS
     if in_brackets or scan.context.previous_word in vocabulary.SEQUENCE_NOUNS:
         return True
     ahead = _PARTS_AHEAD.match(scan.view, match.end())
@@ -269,17 +300,23 @@ def _is_code(scan: ScanState, match: re.Match[str]) -> bool:
     context = scan.context
     if context.previous_word in vocabulary.WORDS_BEFORE_EXPIRY | vocabulary.WORDS_BEFORE_DATES:
         return False
-    return context.code_words_left > 0 or (context.identifier_expected and len(match.group()) > 3)
+    is_announced = context.previous_word in WORDS_BEFORE_CODES
+    if context.code_words_left > 0 and not context.identifier_expected:
+        return is_announced or not _date_words(scan, int(match.group(1)), int(match.group(2)))
+    return context.code_words_left > 0 or (
+        context.identifier_expected and len(match.group()) > (3 if is_announced else 5)
+    )
 
 
 def _is_expiry(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether "08/27" is the month and year until which a card is valid; an offer ends on a day."""
     month, year = match.group(1), match.group(2)
-    if not (1 <= int(month) <= 12 and len(year) == 2 and int(year) > 12):
+    if not (1 <= int(month) <= 12 and len(year) == 2 and int(year) >= _MIN_YEAR_OF_EXPIRY):
         return False
-    if scan.context.previous_word == "thru":
+    if scan.context.previous_word in ("thru", "through"):
         is_of_card = _VALID_BEHIND.search(scan.view, 0, match.start())
-        if not is_of_card or (len(month) == 1 and _OFFERS.search(scan.view, 0, match.start())):
+        # "02/28" is how a card has it
+        if not is_of_card or (len(month) == 1 and "card" not in scan.view[: match.start()]):
             return False
     if scan.context.previous_word in vocabulary.NOUNS_OF_EXPIRY:
         return True
@@ -388,7 +425,13 @@ def _read_slash_before_number(scan: ScanState, match: re.Match[str]) -> int | No
         word = "per"
     elif _FEW_BEHIND.search(scan.view, max(0, start - 3), start):
         word = "for"
-    elif _is_between_sizes_of_memory(scan, start):
+    elif _BINARY_SIZE_BEHIND.search(scan.view, max(0, start - 6), start) and _BINARY_SIZE_AHEAD.match(
+        scan.view, start
+    ):
+        word = "of"
+    elif _is_between_sizes_of_memory(scan, start) or _PICTURE_BEHIND.search(
+        scan.view, max(0, start - 5), start
+    ):
         scan.punctuate(",")
         return match.end()
     scan.emit(word, start, match.end())
@@ -423,7 +466,7 @@ DIGIT_RULES = compile_rules(
     # "4.5/5", then "1/2"
     (r"(\d\.\d{1,2})/((?:4|5|10)(?:\.0)?)(?![\w/]|\.\d)", _read_rating),
     (r"([1-9]\d{0,3}[A-Z]?)/(?=([1-9]\d{1,3}) )", _read_unit_of_street),
-    (r"(\d{1,3})/(\d{1,3})(?![\w/])", _read_slashed_numbers),
+    (r"(\d{1,3})/(\d{1,3})(?![\w/]|\.\d)", _read_slashed_numbers),
     (r"(\d{2,3})/(\d{2,3})/(\d{2,3})(?![\w/])", read_limits),
     (r"((?:19|20)\d\d)/((?:19|20)\d\d|\d\d)(?![\w/])", _read_season),
     (r"((?:19|20)\d\d)/(\d{3,4})(?![\w/-])", _read_number_of_act),

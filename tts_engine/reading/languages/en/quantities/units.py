@@ -15,6 +15,12 @@ from .number_words import DECIMAL, amount_words, is_one
 
 UNIT = any_of(vocabulary.UNITS)
 _LONG_UNIT = any_of(unit for unit in vocabulary.UNITS if len(unit) > 1)
+# "kWh", "Mbps": no words
+_MIXED_CASE_UNITS = [
+    unit
+    for unit in vocabulary.UNITS
+    if len(unit) > 2 and unit.isalpha() and unit.isascii() and unit.upper() != unit != unit.lower()
+]
 _BINARY_SIZES = {"Ki": "kibibyte", "Mi": "mebibyte", "Gi": "gibibyte", "Ti": "tebibyte"}
 _RATE = any_of(vocabulary.RATE_UNITS)
 LENGTH_WORDS = rf"(?:in diameter|{any_of(vocabulary.LENGTH_WORDS)})"
@@ -39,6 +45,7 @@ _OTHER_SIZE_AHEAD = re.compile(
     rf" (?:version|model|option|one|{any_of(vocabulary.MEASURED_NOUNS)})\b"
 )
 _SPOON_AHEAD = re.compile(r"\. [a-z]")  # "1 t. sugar"
+_COUNT_BEHIND = PatternBehind(r"(?:\d|\b(?:[Aa]n?|[Tt]he|[Oo]ne|[Tt]wo|[Tt]hree|[Ee]ach)) \([^()]{0,12}\Z")
 _BRACKET_AHEAD = re.compile(r"\.?\) ")
 _COUNTS = vocabulary.WORDS_BEFORE_UNITS - vocabulary.WORDS_BEFORE_ONE - {"of", "some"} | {"one"}
 _SIZE_BEHIND = re.compile(r"\d ?[x×] ?\Z")  # "12 x 16 ft. deck"
@@ -54,12 +61,29 @@ _POPULATION_BEHIND = PatternBehind(r"\b[Pp]op(?:ulation|\.)[^;!?]{0,30}\Z")
 # The x of "3x = 12" and "y = 3x" is a variable.
 _EQUATION_AHEAD = re.compile(r" ?[=^]")
 _EQUATION_BEHIND = PatternBehind(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
+# "3.5L V6"
+# "12-pt. font", "a 10-pt lead"; "a 1-pt. carton"
+_TYPE_AHEAD = re.compile(
+    r"\.? (?:font|type|text|Arial|Times|Helvetica|Calibri|Courier|leads?|leading|scale|inspection)\b"
+)
+_WORDS_BEFORE_KELVIN = frozenset("at below above near is of about equals temperature temp".split())
+_WORDS_OF_PLACE = frozenset(
+    "above below beyond inside outside near total overall away high long deep".split()
+)
+_WORDS_AFTER_QUOTES = frozenset("he she said says they we it who which but so or nor not".split())
+_FLUID_AHEAD = re.compile(r" (?:O2|O\^?2|NS|LR|NC|NRB|D5W|IV)\b")  # "2 L O2"
+_PATH_AHEAD = re.compile(r"/\w|\.\w")  # "assets/img/logo.png"
+_HOLDERS_OF_PINTS = frozenset("basket bottle can carton container glass jar milk mug box pack".split())
+_ENGINE_AHEAD = re.compile(
+    r" (?:[IVWH]-?(?:[2-68]|10|12|16)|[Tt]urbo\w*|[Dd]iesel|EcoBoost|Hemi|inline|flat)\b"
+)
 _DRUGS = any_of(vocabulary.DRUGS_IN_UNITS)
 _WAY_OF_DRUG_AHEAD = re.compile(
-    rf"/(?:kg|mL|ml)\b| (?:SC|SQ|IM|IV|subQ|subcut\w{{0,12}})\b| (?:of )?(?:\w{{2,12}} )?(?i:{_DRUGS})\b"
+    rf"/(?:kg|mL|ml)\b| (?:SC|SQ|IM|IV|subQ|subcut\w{{0,12}}|q[AP]M|qHS)\b"
+    rf"| (?:of )?(?:\w{{2,12}} )?(?i:{_DRUGS})\b"
 )
 _DRUG_BEHIND = PatternBehind(rf"\b(?i:{_DRUGS})\b[^.;!?]{{0,30}}\Z")
-_POWER_BEHIND = PatternBehind(r"(?:\^-?\d{1,3}|\d[MB]) \Z")
+_POWER_BEHIND = PatternBehind(r"(?:\^-?\d{1,3}|\d[kKMB]) \Z")
 _UNIT_AFTER_POWER = re.compile(rf" ?({UNIT})(?![\w'-])")
 
 
@@ -87,6 +111,15 @@ def _read_degrees(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_kelvin(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "at 298 K"."""
+    if scan.context.previous_word not in _WORDS_BEFORE_KELVIN:
+        return None
+    scan.emit(f"{amount_words(match.group(1))} kelvin", *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_oven_heat(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "heat to 200C"."""
     if scan.context.previous_word not in ("to", "at", "about", "around", "fan", "oven"):
@@ -104,11 +137,17 @@ def _read_unit(scan: ScanState, match: re.Match[str]) -> int | None:
     if not gap and (scan.context.after_code or (len(unit) == 1 and _is_other_letter(scan, match))):
         return None
     is_adjective = gap == "-" or _is_before_measured_noun(scan, match)
+    if unit == "pt" and (gap == "-" or _TYPE_AHEAD.match(scan.view, match.end())):
+        unit = "pt" if scan.next_word(_after_stop(scan, match.end())) in _HOLDERS_OF_PINTS else "pts"
     name = vocabulary.UNITS[unit][0 if is_adjective or is_one(number) else 1]
     scan.emit(amount_words(number), match.start(), match.end(1))
     scan.emit("million" if _is_millions(scan, match) else name, match.start(3), match.end(3))
     scan.context.note_number()
     return end_of_unit(scan, match.end())
+
+
+def _after_stop(scan: ScanState, end: int) -> int:
+    return end + 1 if scan.view[end : end + 2] == ". " else end
 
 
 def _read_years(scan: ScanState, match: re.Match[str]) -> int:
@@ -162,9 +201,15 @@ def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
     if following in vocabulary.MEASURED_NOUNS and scan.view[end : end + 1] == " ":
         return True
     bracketed = _BRACKET_AHEAD.match(scan.view, match.end())  # "1 (15 oz.) can"
-    if bracketed and scan.next_word(bracketed.end()) in vocabulary.MEASURED_NOUNS:
+    if (
+        bracketed
+        and _COUNT_BEHIND.search(scan.view, match.start())
+        and scan.next_word(bracketed.end()) in vocabulary.MEASURED_NOUNS
+    ):
         return True
-    if _OTHER_SIZE_AHEAD.match(scan.view, end):
+    if _OTHER_SIZE_AHEAD.match(scan.view, end) or (
+        match.group(3) == "L" and _ENGINE_AHEAD.match(scan.view, end)
+    ):
         return True
     if previous in _COUNTS and is_counted(following):  # "two 30 min. sets"
         return True
@@ -177,9 +222,11 @@ def _is_before_measured_noun(scan: ScanState, match: re.Match[str]) -> bool:
 def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
     """Whether a letter after a number and a blank is a unit, as in "340 g"; not in "apartment 5 L"."""
     context = scan.context
-    after_name = context.previous_capitalized and not context.after_colon
+    after_name = context.previous_capitalized and not (context.after_colon or context.after_comma)
     named = context.identifier_expected or context.code_words_left or after_name
     is_direction = unit == "W" and _INITIAL_AHEAD.match(scan.view, end)
+    if unit == "L" and _FLUID_AHEAD.match(scan.view, end):
+        return True
     continues = scan.view[end : end + 1] == "-" or _NAME_AHEAD.match(scan.view, end)  # "5 t-shirts"
     if unit == "t" and _SPOON_AHEAD.match(scan.view, end):
         return False
@@ -227,11 +274,25 @@ def _read_rate(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "/month" as "per month"."""
     if len(match.group(1)) == 1 and not scan.context.after_number:  # "S/M/L"
         return None
+    if not scan.context.after_number and _PATH_AHEAD.match(scan.view, match.end()):
+        return None
     unit = vocabulary.RATE_UNITS[match.group(1)]
     scan.emit("per", match.start(), match.start() + 1)
     scan.emit(unit, match.start(1), match.end(1))
     note_english_word(scan.context, unit)
     return end_of_unit(scan, match.end())
+
+
+def _read_unit_without_number(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "kWh" of "your kWh usage", and of "in kWh" in the plural."""
+    if scan.context.after_number:
+        return None
+    following = scan.next_word(match.end())
+    before_noun = following.islower() and following not in vocabulary.WORDS_AFTER_PRICES
+    one = before_noun or scan.context.previous_word in vocabulary.WORDS_BEFORE_ONE
+    scan.emit(vocabulary.UNITS[match.group(1)][0 if one else 1], *match.span())
+    note_english_word(scan.context, match.group(1))
+    return match.end()
 
 
 def _read_units_of_drug(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -243,6 +304,13 @@ def _read_units_of_drug(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     number = match.group(1)
     scan.emit(f"{amount_words(number)} unit{'' if is_one(number) else 's'}", *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_molarity(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "0.5 M" of "0.5 M NaOH"."""
+    scan.emit(f"{amount_words(match.group(1))} molar", *match.span())
     scan.context.note_number()
     return match.end()
 
@@ -288,7 +356,11 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
     end, previous = match.end(), scan.context.previous_word
     following = scan.next_word(end)
     before_noun = following.islower() and following not in WORDS_AFTER_LENGTHS
-    quoted = sign == "'" or _OPEN_QUOTE_BEHIND.search(scan.view, 0, match.end(1))
+    quoted = (
+        sign == "'"
+        or scan.view[match.start() - 1] == '"'
+        or _OPEN_QUOTE_BEHIND.search(scan.view, 0, match.end(1))
+    )
     on_screen = sign == '"' and (_SCREEN_AHEAD.match(scan.view, end) or _PICTURE_AHEAD.match(scan.view, end))
     after_article = previous in ("a", "an") and (following.islower() or on_screen)
     # 'two 16" pizzas', 'the 65" Samsung'
@@ -296,13 +368,21 @@ def _read_length_sign(scan: ScanState, match: re.Match[str]) -> int | None:
         (before_noun and previous in _COUNTS)
         or (previous in vocabulary.DETERMINERS and bool(_CAPITAL_AHEAD.match(scan.view, end)))
     )
-    is_length = previous in ("by", "to") or _DIMENSION_AHEAD.match(scan.view, end) or after_article or counted
+    after_size = previous in ("by", "to") and (sign == "'" or not quoted)
+    is_length = after_size or _DIMENSION_AHEAD.match(scan.view, end) or after_article or counted
     if sign == "'" and previous not in ("at", "is"):
         is_length = is_length or _is_in_feet(scan, match)
-    is_length = is_length or (sign == "'" and "," in number)  # "climbs 2,340'"
+    # "climbs 2,340'", '0.2" of rain'
+    is_length = is_length or (sign == "'" and "," in number) or ("." in number and not quoted)
+    # "(5.9')", '38" pitch'
+    is_length = is_length or (sign == "'" and "." in number and scan.view[match.start() - 1] != "'")
+    is_length = is_length or (not quoted and before_noun and following not in _WORDS_AFTER_QUOTES)
     if not is_length and (quoted or not (on_screen or _END_OF_LENGTH.match(scan.view, end))):
         return None
-    is_adjective = after_article or (previous == "by" and before_noun) or on_screen or counted
+    is_adjective = after_article or on_screen or counted
+    is_adjective = is_adjective or (
+        before_noun and (previous == "by" or not quoted) and following not in _WORDS_OF_PLACE
+    )
     one, many = vocabulary.UNITS["ft" if sign == "'" else "in"]
     scan.emit(amount_words(number), match.start(), match.end(1))
     scan.emit(one if is_adjective or is_one(number) else many, match.end(1), end)
@@ -314,6 +394,46 @@ def _is_in_feet(scan: ScanState, match: re.Match[str]) -> bool:
     """Whether "8'" is a length: another length is before it, or a word of place follows."""
     following = scan.next_word(match.end())
     return following in vocabulary.WORDS_AFTER_FEET or bool(_FEET_BEHIND.search(scan.view, 0, match.start()))
+
+
+def _read_coordinates(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "18.2N 64.9W", a place on earth."""
+    for group in (1, 3):
+        scan.emit(amount_words(match.group(group)), *match.span(group))
+        scan.emit(vocabulary.DIRECTIONS[match.group(group + 1)], *match.span(group + 1))
+        scan.punctuate("," if group == 1 else "")
+    note_english_word(scan.context, "west")
+    return match.end()
+
+
+def _read_pressure(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "954 mb", the pressure of a storm."""
+    scan.emit(f"{amount_words(match.group(1))} millibars", *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_games(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "2.5 GB" of "2.5 GB behind", of a league."""
+    number = match.group(1)
+    scan.emit(f"{amount_words(number)} {'game' if is_one(number) else 'games'}", *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_container(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "40'" of "40' HC", the length of a container."""
+    scan.emit(f"{amount_words(match.group(1))} foot", *match.span())
+    scan.context.note_number()
+    return match.end()
+
+
+def _read_carats(scan: ScanState, match: re.Match[str]) -> int:
+    """Read "0.5 ct" and "18 ct gold"."""
+    is_adjective = scan.next_word(match.end()).islower()
+    scan.emit(f"{amount_words(match.group(1))} {'carat' if is_adjective else 'carats'}", *match.span())
+    scan.context.note_number()
+    return end_of_unit(scan, match.end())
 
 
 def _read_angle(scan: ScanState, match: re.Match[str]) -> int:
@@ -358,21 +478,35 @@ def _read_decimal_comma(scan: ScanState, match: re.Match[str]) -> int | None:
 
 
 def _read_unit_after_formula(scan: ScanState, match: re.Match[str]) -> int | None:
-    """Read the "kg" of "5.97 × 10^24 kg" and the "km" of "1.5M km"."""
+    """Read the "kg" of "5.97 × 10^24 kg", the "km" of "1.5M km" and the "mi" of "41k mi"."""
     if not scan.context.after_number or not _POWER_BEHIND.search(scan.view, match.start()):
         return None
-    scan.emit(vocabulary.UNITS[match.group(1)][1], *match.span(1))
+    is_adjective = scan.next_word(match.end()) in vocabulary.MEASURED_NOUNS
+    scan.emit(vocabulary.UNITS[match.group(1)][0 if is_adjective else 1], *match.span(1))
     scan.context.note_number()
     return end_of_unit(scan, match.end())
 
 
-LETTER_RULES = compile_rules((r"(kg|km|cm|mm|mg|g|ly|m|s|W|V|Hz|kcal)(?![\w'])", _read_unit_after_formula))
+LETTER_RULES = compile_rules(
+    (
+        r"(kg|km|cm|mm|mg|g|ly|m|s|W|V|Hz|kcal|mi|ft|sq\.? ?ft|sqft|gal|lbs|kWh|IU|mAh)(?![\w'])",
+        _read_unit_after_formula,
+    ),
+    (rf"({any_of(_MIXED_CASE_UNITS)})(?![\w'/-])", _read_unit_without_number),
+)
 DIGIT_RULES = compile_rules(
     # 5'10", "6 ft 2 in"
     (r"(\d{1,2})' ?(\d{1,2})(?:\"|'')", _read_height),
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
     (r"(\d)-(?:ft|foot)-(\d{1,2})(?!\w)", _read_height),
     (r"(\d{1,3})° ?(\d{1,2})' ?(?:(\d{1,2}(?:\.\d{1,4})?)(?:\"|'') ?)?([NSEW](?!\w))?", _read_angle),
+    (
+        r"(20|40|45|53)'(?= (?:HC|HQ|FCL|GP|containers?|trailers?|reefers?|dry|standard|high cube)\b)",
+        _read_container,
+    ),
+    (r"(\d{1,2}(?:\.\d{1,4})?)([NS]),? ?(\d{1,3}(?:\.\d{1,4})?)([EW])(?!\w)", _read_coordinates),
+    (r"(9\d\d|10[0-6]\d) mb(?![\w/])", _read_pressure),
+    (r"(\d{0,2}\.\d{1,2}|\d{1,2}(?= ct\.? (?:\w{4,7} )?(?:gold|diamonds?)\b)) ?ct(?![\w'])", _read_carats),
     (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
     (r"(\d{1,4}(?:\.\d{1,2})?)/(?=\d{1,4}(?:\.\d{1,2})? ?[KMGT]i?B(?!\w))", _read_part_of_size),
     (r"(\d{1,3})[-–](\d{1,3})x(?!\w)", _read_times_range),
@@ -381,6 +515,7 @@ DIGIT_RULES = compile_rules(
     (rf"({DECIMAL}) ?° ?([CFK])?(?!\w)", _read_degrees),
     (r"([1-4]\d\d)([CF])(?!\w)", _read_oven_heat),
     (r"(\d{2,3}\.\d)(F)(?!\w)", _read_degrees),
+    (r"(\d{3}|\d{1,2}\.\d{1,3}) K(?![\w'-])", _read_kelvin),
     (
         rf"({DECIMAL})\+ ?({_LONG_UNIT})(?![\w/])",
         _read_open_amount,
@@ -391,7 +526,9 @@ DIGIT_RULES = compile_rules(
         _read_years,
     ),
     (rf"({DECIMAL})({any_of(_BINARY_SIZES)})(?!\w)", _read_binary_size),
-    (rf"({DECIMAL}) ?U(?![\w.'-])", _read_units_of_drug),
+    (rf"({DECIMAL}) GB(?= (?:behind|back|ahead|of first)\b)", _read_games),
+    (rf"({DECIMAL}) ?M(?= (?=[A-Z]{{0,4}}[a-z\d])(?:[A-Z][a-z]?\d?){{2,6}}(?!\w))", _read_molarity),
+    (rf"({DECIMAL}) ?(?:U(?![\w.'-])|u\.|u(?= (?:SC|SQ|IM|IV)\b))", _read_units_of_drug),
     (rf"({DECIMAL}) ?V(?:DC|AC)? ?[/,x@-]? ?({DECIMAL}) ?A(?!\w)", _read_volts_and_amps),
     (r"(\d(?:\.\d)?)[ -]?(B[RDA]|bdr?m?|br|ba)s?(/(?=\d))?(?!(?<!/)[\w/]|(?<!/) \d)", _read_rooms),
     (r"(\d+\.\d+) ?A(?!\w)", _read_amps),
@@ -401,6 +538,7 @@ DIGIT_RULES = compile_rules(
 )
 SYMBOL_RULES = compile_rules(
     (rf"(\.\d{{1,6}})( ?|-)({UNIT})(?![\w']|/(?!(?:{_RATE})\b| ?\d))", _read_unit),  # ".5 oz"
+    (r"(\.\d{1,4})(\")(?!\w)", _read_length_sign),
     (rf"/ ?({_RATE})(?!\w)", _read_rate),
     (r"\^(\d{1,3})(?!\d)", _read_power),
 )
