@@ -65,6 +65,16 @@ def run_virtually() -> Callable[[Coroutine[Any, Any, T]], T]:
 
 
 @pytest.fixture(scope="module", autouse=True)
+def _objects_of_earlier_modules_are_not_collected() -> None:
+    """Collect garbage, and exempt the rest from collection, as the server does before calls.
+
+    In a process that has run thousands of tests, a full collection stops calls for 0.4 to 1 s otherwise.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
 def _engines_are_closed() -> Iterator[None]:
     """Fail a module that leaves an engine open, whose threads slow down and confuse later tests."""
     yield
