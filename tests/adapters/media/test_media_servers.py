@@ -346,16 +346,6 @@ def test_a_media_process_raises_its_limit_of_descriptors_and_refuses_calls_beyon
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_calls_end_with_a_hangup_message_when_control_is_gone() -> None:
-    async def scenario() -> None:
-        async with open_call(1) as (servers, _, _, phone):
-            await until(lambda: phone.arrivals)
-            servers._servers[0]._server._link._sock.shutdown(socket.SHUT_WR)  # as if control had died
-            await until(lambda: phone.hung_up)
-
-    asyncio.run(scenario())
-
-
 def test_signals_of_a_terminal_do_not_end_a_media_process() -> None:
     async def scenario() -> None:
         async with open_call(1) as (servers, _, record, phone):
