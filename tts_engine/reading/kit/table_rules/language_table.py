@@ -70,13 +70,17 @@ class LanguageTable:
     compass: Mapping[str, str] = field(default_factory=dict)  # names of the directions "N", "NO"
     compass_cues: frozenset[str] = frozenset()  # words before such letters, some words before: "vent de NO"
     short_words: frozenset[str] = frozenset()  # of two letters, which are not spelled in capitals
-    # Between the two forms of "camarero/a" and "assistant(e)"; with the endings of the second
+    # Between the two forms of "camarero/a" and "assistant(e)"; the endings of the second, those of the first
+    # that they replace, and words of three letters or fewer that have two forms: "un/a"
     either_word: str = ""
     either_endings: frozenset[str] = frozenset()
+    either_replaced: frozenset[str] = frozenset()
+    either_short_words: frozenset[str] = frozenset()
     letter_words: frozenset[str] = frozenset()  # before a small letter that is read by its name: "lett. b)"
     names_capitals: bool = False  # a capital on its own, as in "classe B", is read by its name
     spelled_domains: frozenset[str] = frozenset()  # spelled at the end of an address though they have vowels
     number_sign: str = ""  # the "#" of "#12", if it is said
+    ordinal_initialisms: frozenset[str] = frozenset()  # "1. FC Köln" begins no list
     numbered_nouns: frozenset[str] = frozenset()  # whose number counts no noun after it: "Absatz 1 Satz 2"
     section_words: frozenset[str] = frozenset()  # before "2.04", the number of a room or a section
     # Units that are verbs too, "il treno 12 ha lasciato", unless one of these follows: "12 ha di bosco"
@@ -189,6 +193,7 @@ class LanguageTable:
     weekday_joints: frozenset[str] = frozenset()  # words between two abbreviations: "sab e dom"
     weekday_cues: frozenset[str] = frozenset()  # words before an abbreviation without a date: "du lun."
     minute_zero_word: str = ""  # before minutes below 10
+    duration_units: tuple[str, ...] = ("h", "min", "s")  # of hours, minutes and seconds, in ``units``
     minute_cues: frozenset[str] = frozenset()  # words before the "23'" of a match, which is no duration
     seconds_joint: str = ""  # between a time and its seconds
     whole_hours: bool = False  # "8h" is a time of day
@@ -327,9 +332,12 @@ _WORD_SETS = (
     "numbering_words",
     "minute_cues",
     "either_endings",
+    "either_replaced",
+    "either_short_words",
     "letter_words",
     "code_endings",
     "numbered_nouns",
+    "ordinal_initialisms",
     "mid_sentence_words",
     "spelled_words",
     "compass_cues",
@@ -365,7 +373,7 @@ _WORD_SETS = (
     "weekday_words",
     "weekday_followers",
 )
-_NAME_LISTS = ("months", "month_abbreviations")
+_NAME_LISTS = ("months", "month_abbreviations", "duration_units")
 _NOUNS = ("percent", "hour", "times", "page")
 _NOUN_TABLES = ("units", "magnitudes")
 _NAMED_TABLES = (

@@ -67,7 +67,8 @@ class TableNormalizer:
         capitals = r"[B-DF-HJ-NP-TV-XZ]{2,5}|[A-Z]{2}|[A-Z]\d{1,4}"
         self._elided = rf"\d|(?:{stopped})\.|(?:{spelled}|{capitals}|{inner})(?!\w)"
         # Before a small letter "1." may be an ordinal.
-        self._list_number = r"(\d{1,3})[.)] +(?=\S)(?!F[CS][ KV])" + (
+        initialisms = any_of(table.ordinal_initialisms) or "(?!)"
+        self._list_number = rf"(\d{{1,3}})[.)] +(?=\S)(?!(?:{initialisms})(?!\w))" + (
             f"(?![{SMALL_LETTERS}])" if table.stop_ordinals else ""
         )
 

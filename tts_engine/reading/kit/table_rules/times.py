@@ -8,7 +8,6 @@ from .language_table import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
-SECONDS = ("s", "sec", "sek", "сек", "с", "sn", "초")  # as languages write the unit
 _MAX_HOUR = 24
 _MAX_CLAUSE_OF_TIME = 12  # characters of a clause that is a time only
 _TIME_BEHIND = re.compile(r"(?<![\d.,])\d{1,2}\.\d\d ?[-–] ?\Z")
@@ -109,9 +108,7 @@ class TableTimes:
 
     def seconds_after(self, seconds: str, fraction: str | None) -> str:
         """Return the words of the seconds of a time of day."""
-        noun = next((self._table.units[unit] for unit in SECONDS if unit in self._table.units), None)
-        if noun is None:
-            return self._numbers.amount(seconds, fraction)
+        noun = self._table.units[self._table.duration_units[-1]]
         return f"{self._table.seconds_joint} {self._numbers.counted(seconds, fraction, noun)}"
 
     def _read_time(self, scan: ScanState, match: re.Match[str]) -> int | None:

@@ -6,10 +6,10 @@ from ...tokenizer import RuleRow, ScanState, any_of
 from ..language_table import LanguageTable
 from ..number_context import TableNumberContext
 from ..numbers import TableNumberWords
+from ..plural_rules import CountedNoun
 from ..speller import TableSpeller
-from ..times import SECONDS
 
-_UNITS = (("h", "ч", "sa", "u"), ("min", "мин", "dk"), SECONDS)  # as languages write them
+_UNITS_OF_LOGS = (("h",), ("min",), ("s", "sec"))  # which every language has beside its own
 _OPENING_QUOTE_BEHIND = re.compile(r"(?<!\w)'[^']{0,60}\Z")
 _MAX_QUOTE = 60  # characters that are searched for an opening quotation mark
 
@@ -25,26 +25,31 @@ class TableDurations:
         context: TableNumberContext,
     ) -> None:
         self._table, self._numbers, self._speller, self._context = table, numbers, speller, context
-        names = (next((unit for unit in written if unit in table.units), "") for written in _UNITS)
-        self._nouns = [table.units[name] for name in names if name]
+        self._nouns = [table.units[name] for name in table.duration_units]
 
     def rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of durations; with blanks, each unit is read by itself."""
-        if len(self._nouns) < len(_UNITS):
-            return ()
-        hour, minute, second = (any_of(written) for written in _UNITS)
+        hour, minute, second = (
+            any_of({*common, *self._spellings(noun)})
+            for common, noun in zip(_UNITS_OF_LOGS, self._nouns, strict=True)
+        )
+        short_minute = any_of({"m", self._table.duration_units[1][0]})
         hours = rf"(?P<hours>\d{{1,3}}) ?(?:{hour}) ?"
         minutes, seconds = r"(?P<minutes>\d{1,3}) ?", r"(?P<seconds>\d{1,2}) ?"
-        joined = rf"(?P<hours>\d{{1,3}})(?:{hour})(?P<minutes>\d{{1,3}})(?:{minute}|m|м)"
+        joined = rf"(?P<hours>\d{{1,3}})(?:{hour})(?P<minutes>\d{{1,3}})(?:{minute}|{short_minute})"
         joined += rf"(?:(?P<seconds>\d{{1,2}})(?:{second}))?"
         short = (
-            rf"(?P<hours>(?!)){{0}}(?P<minutes>\d{{1,3}})(?:{minute}|m|м)(?P<seconds>\d{{1,2}})(?:{second})"
+            rf"(?P<hours>(?!)){{0}}(?P<minutes>\d{{1,3}})(?:{minute}|{short_minute})"
+            rf"(?P<seconds>\d{{1,2}})(?:{second})"
         )
         primes = rf"(?:{hours})?{minutes}'(?!')(?: ?{seconds}(?:\"|''))?(?![\w'])"
         rows: list[RuleRow] = [(f"{each}{self._table.end}", self._read) for each in (joined, short)]
         if self._speller.suffix_mark != "'":
             rows.append((primes, self._read_primes))
         return tuple(rows)
+
+    def _spellings(self, noun: CountedNoun) -> list[str]:
+        return [unit for unit, named in self._table.units.items() if named == noun and unit[-1] != "."]
 
     def _read(self, scan: ScanState, match: re.Match[str]) -> int:
         case = self._context.case(scan, match)

@@ -2,6 +2,7 @@
 
 import re
 
+from ....unicode_scripts import HANGUL
 from ...lazy_pattern import LazyPattern
 from ...tokenizer import RuleRow, ScanState, any_of
 from ..language_table import LanguageTable
@@ -10,9 +11,9 @@ from ..speller import TableSpeller
 from .number_patterns import NumberPatterns
 
 _MIN_UNIT_LETTERS = 3  # of a unit after "64/"; a shorter one may be part of a code
-_DIGIT_BEHIND = re.compile(r"\d")
+_DIGIT = re.compile(r"\d")
 _COUNTED_NOUN_BEHIND = re.compile(
-    r"\d(?: [^\W\d_]{2,20}|[\uac00-\ud7a3]{1,4}| ?[%€$£₽])?(?: [^\W\d_]{2,8})?\Z"
+    rf"\d(?: [^\W\d_]{{2,20}}|[{HANGUL}]{{1,4}}| ?[%€$£₽])?(?: [^\W\d_]{{2,8}})?\Z"
 )
 
 
@@ -75,7 +76,7 @@ class TableRates:
     def _put_before_amount(self, scan: ScanState, words: str, start: int, stop: int) -> None:
         """Say the "ayda" of "500 TL/ay" before the amount that was read last."""
         place = self._start_of_last(scan, len(scan.words))
-        if place and not _DIGIT_BEHIND.search(scan.view, scan.words[place].start, start):
+        if place and not _DIGIT.search(scan.view, scan.words[place].start, start):
             place = self._start_of_last(scan, place)  # "3 tablet/gün"
         amount = scan.words[place:]
         del scan.words[place:]
