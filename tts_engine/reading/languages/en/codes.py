@@ -48,9 +48,6 @@ _UNPRONOUNCEABLE = re.compile(
 _STANDARD = re.compile(
     r"(?:UTF|SHA|AES|RSA|HMAC|WPA|DDR|LPDDR|GDDR|PCIe|MPEG|IPv|CAT|Cat|IP|AN)-?\d{1,3}(?:-?[A-Z]{1,4})?"
 )
-WORDS_BEFORE_CODES = (
-    vocabulary.IDENTIFIED_NOUNS | vocabulary.NUMBER_NOUNS | vocabulary.CODE_WORDS | vocabulary.LINKING_WORDS
-)
 _RANK_BEHIND = PatternBehind(r"#\d{1,3} of \Z")  # "#3 of 214"
 _QUEUE_AHEAD = re.compile(r" (?:in (?:the )?(?:line|queue)|of \d)\b")
 _CALLED = re.compile(
@@ -218,7 +215,7 @@ def _read_announced_code(scan: ScanState, match: re.Match[str]) -> int | None:
         return None
     following = scan.next_word(match.end()).lower()
     if len(runs) == 1 and not text.startswith("0"):
-        is_announced = context.previous_word in WORDS_BEFORE_CODES
+        is_announced = context.previous_word in vocabulary.WORDS_BEFORE_CODES
         if following in vocabulary.COUNTED_NOUNS or (
             count < (3 if is_announced else 5) and is_counted(following)
         ):

@@ -9,6 +9,7 @@ from .spelling import ENGLISH_SPELLER
 from .word_context import note_english_word
 
 _MIN_YEAR = 1000
+_WORDS_BEFORE_GRADES = frozenset(("grade", "grades", "years", "ages", "class"))
 _SCHOOL = re.compile(
     r"\b(?:dismissal|grades?|students|school|kids|teachers?|pupils|classes)\b", re.IGNORECASE
 )
@@ -31,18 +32,7 @@ def _read_course(scan: ScanState, match: re.Match[str]) -> int:
 def _read_grades(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "K–5", and "K-8" after "grades"; a "K-12 school" is said without "to"."""
     is_school = _SCHOOL.search(scan.view) is not None and match.group(2) != "12"
-    if (
-        match.group(1) == "-"
-        and not is_school
-        and scan.context.previous_word
-        not in (
-            "grade",
-            "grades",
-            "years",
-            "ages",
-            "class",
-        )
-    ):
+    if match.group(1) == "-" and not is_school and scan.context.previous_word not in _WORDS_BEFORE_GRADES:
         return None
     ENGLISH_SPELLER.spell(scan, match.start(), match.start() + 1)
     scan.emit("to", match.start(1), match.end(1))

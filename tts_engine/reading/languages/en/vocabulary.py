@@ -150,6 +150,7 @@ CODE_WORDS = _words("code_words")
 IDENTIFIED_NOUNS = _words("identified_nouns")
 NUMBER_NOUNS = _words("number_nouns")
 LINKING_WORDS = _words("linking_words")
+WORDS_BEFORE_CODES = IDENTIFIED_NOUNS | NUMBER_NOUNS | CODE_WORDS | LINKING_WORDS
 NOUNS_AFTER_PAIRS = _words("nouns_after_pairs")
 SYSTEMS_WITH_VERSIONS = _words("systems_with_versions")
 SEAT_NOUNS = _words("seat_nouns")

@@ -9,7 +9,7 @@ import re
 from ....kit.lazy_pattern import PatternBehind
 from ....kit.tokenizer import ScanState, any_of, compile_rules
 from .. import vocabulary
-from ..codes import WORDS_BEFORE_CODES, is_counted
+from ..codes import is_counted
 from ..dates import day_and_month
 from ..spelling import ENGLISH_SPELLER
 from ..word_context import note_english_word
@@ -300,7 +300,7 @@ def _is_code(scan: ScanState, match: re.Match[str]) -> bool:
     context = scan.context
     if context.previous_word in vocabulary.WORDS_BEFORE_EXPIRY | vocabulary.WORDS_BEFORE_DATES:
         return False
-    is_announced = context.previous_word in WORDS_BEFORE_CODES
+    is_announced = context.previous_word in vocabulary.WORDS_BEFORE_CODES
     if context.code_words_left > 0 and not context.identifier_expected:
         return is_announced or not _date_words(scan, int(match.group(1)), int(match.group(2)))
     return context.code_words_left > 0 or (

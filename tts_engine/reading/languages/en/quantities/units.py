@@ -6,7 +6,7 @@ Source: Unicode CLDR 44 for the names of units.
 import re
 
 from ....kit.lazy_pattern import PatternBehind
-from ....kit.tokenizer import ScanState, any_of, compile_rules
+from ....kit.tokenizer import Recognizer, ScanState, any_of, compile_rules
 from .. import vocabulary
 from ..codes import is_counted
 from ..word_context import note_english_word
@@ -61,7 +61,6 @@ _POPULATION_BEHIND = PatternBehind(r"\b[Pp]op(?:ulation|\.)[^;!?]{0,30}\Z")
 # The x of "3x = 12" and "y = 3x" is a variable.
 _EQUATION_AHEAD = re.compile(r" ?[=^]")
 _EQUATION_BEHIND = PatternBehind(r"\b[a-z](?:\^\d)? ?[=+-] ?\Z")
-# "3.5L V6"
 # "12-pt. font", "a 10-pt lead"; "a 1-pt. carton"
 _TYPE_AHEAD = re.compile(
     r"\.? (?:font|type|text|Arial|Times|Helvetica|Calibri|Courier|leads?|leading|scale|inspection)\b"
@@ -74,6 +73,7 @@ _WORDS_AFTER_QUOTES = frozenset("he she said says they we it who which but so or
 _FLUID_AHEAD = re.compile(r" (?:O2|O\^?2|NS|LR|NC|NRB|D5W|IV)\b")  # "2 L O2"
 _PATH_AHEAD = re.compile(r"/\w|\.\w")  # "assets/img/logo.png"
 _HOLDERS_OF_PINTS = frozenset("basket bottle can carton container glass jar milk mug box pack".split())
+# "3.5L V6"
 _ENGINE_AHEAD = re.compile(
     r" (?:[IVWH]-?(?:[2-68]|10|12|16)|[Tt]urbo\w*|[Dd]iesel|EcoBoost|Hemi|inline|flat)\b"
 )
@@ -308,11 +308,15 @@ def _read_units_of_drug(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
-def _read_molarity(scan: ScanState, match: re.Match[str]) -> int:
-    """Read the "0.5 M" of "0.5 M NaOH"."""
-    scan.emit(f"{amount_words(match.group(1))} molar", *match.span())
-    scan.context.note_number()
-    return match.end()
+def _read_amount_of(name: str) -> Recognizer:
+    """Return a recognizer of amounts that says ``name`` after each."""
+
+    def read(scan: ScanState, match: re.Match[str]) -> int:
+        scan.emit(f"{amount_words(match.group(1))} {name}", *match.span())
+        scan.context.note_number()
+        return match.end()
+
+    return read
 
 
 def _read_volts_and_amps(scan: ScanState, match: re.Match[str]) -> int:
@@ -406,24 +410,10 @@ def _read_coordinates(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
-def _read_pressure(scan: ScanState, match: re.Match[str]) -> int:
-    """Read "954 mb", the pressure of a storm."""
-    scan.emit(f"{amount_words(match.group(1))} millibars", *match.span())
-    scan.context.note_number()
-    return match.end()
-
-
 def _read_games(scan: ScanState, match: re.Match[str]) -> int:
     """Read the "2.5 GB" of "2.5 GB behind", of a league."""
     number = match.group(1)
     scan.emit(f"{amount_words(number)} {'game' if is_one(number) else 'games'}", *match.span())
-    scan.context.note_number()
-    return match.end()
-
-
-def _read_container(scan: ScanState, match: re.Match[str]) -> int:
-    """Read the "40'" of "40' HC", the length of a container."""
-    scan.emit(f"{amount_words(match.group(1))} foot", *match.span())
     scan.context.note_number()
     return match.end()
 
@@ -500,12 +490,14 @@ DIGIT_RULES = compile_rules(
     (r"(\d{1,2}) ?(?:ft|feet)\.? (\d{1,2}) ?in(?!\w)", _read_feet_and_inches),
     (r"(\d)-(?:ft|foot)-(\d{1,2})(?!\w)", _read_height),
     (r"(\d{1,3})° ?(\d{1,2})' ?(?:(\d{1,2}(?:\.\d{1,4})?)(?:\"|'') ?)?([NSEW](?!\w))?", _read_angle),
+    # "40' HC", a container
     (
         r"(20|40|45|53)'(?= (?:HC|HQ|FCL|GP|containers?|trailers?|reefers?|dry|standard|high cube)\b)",
-        _read_container,
+        _read_amount_of("foot"),
     ),
     (r"(\d{1,2}(?:\.\d{1,4})?)([NS]),? ?(\d{1,3}(?:\.\d{1,4})?)([EW])(?!\w)", _read_coordinates),
-    (r"(9\d\d|10[0-6]\d) mb(?![\w/])", _read_pressure),
+    # "954 mb", the pressure of a storm
+    (r"(9\d\d|10[0-6]\d) mb(?![\w/])", _read_amount_of("millibars")),
     (r"(\d{0,2}\.\d{1,2}|\d{1,2}(?= ct\.? (?:\w{4,7} )?(?:gold|diamonds?)\b)) ?ct(?![\w'])", _read_carats),
     (rf"({DECIMAL})([\"'])(?!\w)", _read_length_sign),
     (r"(\d{1,4}(?:\.\d{1,2})?)/(?=\d{1,4}(?:\.\d{1,2})? ?[KMGT]i?B(?!\w))", _read_part_of_size),
@@ -527,7 +519,8 @@ DIGIT_RULES = compile_rules(
     ),
     (rf"({DECIMAL})({any_of(_BINARY_SIZES)})(?!\w)", _read_binary_size),
     (rf"({DECIMAL}) GB(?= (?:behind|back|ahead|of first)\b)", _read_games),
-    (rf"({DECIMAL}) ?M(?= (?=[A-Z]{{0,4}}[a-z\d])(?:[A-Z][a-z]?\d?){{2,6}}(?!\w))", _read_molarity),
+    # "0.5 M NaOH"
+    (rf"({DECIMAL}) ?M(?= (?=[A-Z]{{0,4}}[a-z\d])(?:[A-Z][a-z]?\d?){{2,6}}(?!\w))", _read_amount_of("molar")),
     (rf"({DECIMAL}) ?(?:U(?![\w.'-])|u\.|u(?= (?:SC|SQ|IM|IV)\b))", _read_units_of_drug),
     (rf"({DECIMAL}) ?V(?:DC|AC)? ?[/,x@-]? ?({DECIMAL}) ?A(?!\w)", _read_volts_and_amps),
     (r"(\d(?:\.\d)?)[ -]?(B[RDA]|bdr?m?|br|ba)s?(/(?=\d))?(?!(?<!/)[\w/]|(?<!/) \d)", _read_rooms),
