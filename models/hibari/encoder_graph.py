@@ -10,7 +10,8 @@
                   Every phoneme keeps at least one unit; spaces and marks of stress may lose theirs, without
                   which fast speech is slower than asked for
 
-The first three save a quarter of the time and change no result by more than rounding.
+The first three save 20 % of the time of a line of 90 phonemes, 29 % of one of 20, and change no result by
+more than rounding.
 
 Source: graph of hibari-tts 0.2.1 (Apache-2.0); MultiHeadAttention in docs/ContribOperators.md of
 microsoft/onnxruntime v1.24.
