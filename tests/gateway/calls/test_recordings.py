@@ -141,7 +141,8 @@ def test_a_disk_that_fails_ends_the_recording_and_not_the_call(
             )
             name = await ticked.call.recording.begin()
             await ticked.call.speech.speak("One. Two. Three. Four. Five.")
-            await recordings._writer.submit(lambda: None)  # the writer's thread may be behind the virtual clock
+            # The writer's thread may be behind the virtual clock.
+            await recordings._writer.submit(lambda: None)
             with monkeypatch.context() as full:
                 fill_disk(full)
                 await ticked.call.speech.speak("One. Two. Three. Four. Five.")
