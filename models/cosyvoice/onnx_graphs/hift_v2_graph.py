@@ -4,12 +4,21 @@
 
 ``withheld`` is the overlap that a step keeps for the next one, in frames, or 0 at the end of the utterance.
 
+A step renders the samples that it returns and those of its fade. The frames around them are convolved only as
+far as these samples depend on them: between two stages, the decoder drops the frames at both ends that the
+later stages do not need.
+
+    mel                          | context 16 |              new and overlap              |
+    after the first stage                 | 3 | samples out             | fade 4 | 3 |
+    after the second stage                  |2| samples out             | fade 4 |2|
+
 Source: ``vocoder.hift_v2``, whose computation and weights these are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import ceil, prod
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +27,7 @@ from torch import Tensor
 from ...onnx_graphs.graph_builder import OnnxGraphFile
 from ..config import MEL_BANDS, HiftConfig
 from ..vocoder.hift_v2 import HiftV2Policy
-from ..vocoder.layers import F0_LAYERS
+from ..vocoder.layers import F0_LAYERS, POST_KERNEL
 from .graph_values import GraphValue, arange, concat
 from .network_graph import NetworkGraph
 from .vocoder_layers import HiftGraph, folded_weight, reflected, zeros_around
@@ -44,6 +53,47 @@ class _StateGraph:
     tail: GraphValue
 
 
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Mel frames from ``start`` to ``stop``, each (1,) int64."""
+
+    start: GraphValue
+    stop: GraphValue
+
+    def widened(self, margin: int, limits: "_Window") -> "_Window":
+        """With so many frames more at both ends, within the limits."""
+        start = (self.start - margin).apply("Max", limits.start)
+        return _Window(start, (self.stop + margin).minimum(limits.stop))
+
+    def cut(self, x: GraphValue, kept: "_Window", places: int, beyond: int = 0) -> GraphValue:
+        """(B, C, N) with ``places`` for each of these frames and some beyond -> those of the kept ones."""
+        start, stop = (kept.start - self.start) * places, (kept.stop - self.start) * places
+        return x.slice(2, start, stop + beyond)
+
+
+def frames_around_stages(config: HiftConfig) -> list[int]:
+    """Of each stage, the mel frames of its input on either side of its own that a sample depends on."""
+    frames, reach = [], POST_KERNEL // 2 + config.n_fft // (2 * config.hop)  # in places of a stage
+    for stage in reversed(range(len(config.upsample_rates))):
+        rate, kernel = config.upsample_rates[stage], config.upsample_kernels[stage]
+        reach += max(map(_block_reach, config.kernels, config.dilations))
+        source = reach + 1 + _block_reach(config.source_kernels[stage], config.source_dilations[stage])
+        reach = (reach + kernel - 1 - _upsampling_padding(kernel, rate)) // rate
+        places = prod(config.upsample_rates[:stage])
+        frames.append(ceil(max(reach / places, source / (places * rate))))
+    return frames[::-1]
+
+
+def _upsampling_padding(kernel: int, rate: int) -> int:
+    """Places that an upsampling layer drops at both ends."""
+    return (kernel - rate) // 2
+
+
+def _block_reach(kernel: int, dilations: Sequence[int]) -> int:
+    """Places on either side that a residual block depends on."""
+    return sum(kernel // 2 * (dilation + 1) for dilation in dilations)
+
+
 class _HiftV2Graph:
     def __init__(self, graph: NetworkGraph, config: HiftConfig, policy: HiftV2Policy) -> None:
         self._graph, self._config, self._policy = graph, config, policy
@@ -61,10 +111,12 @@ class _HiftV2Graph:
         f0 = self._layers.predict_f0(iter(padded), mel).slice(1, context)
         sines, phases = self._continued_phase_sines(f0, state.phase, context)
         source = concat([state.source, self._layers.source(sines, f0, noise)], 2)
-        wave = self._cross_fade(state.tail, self._decode(mel, source).slice(1, context * size))
         frames = f0.size(1)
         overlap = withheld.minimum(frames)
         emitted = (frames - overlap) * size
+        rendered = (frames - overlap + self._policy.fade_frames).minimum(frames)
+        wave = self._decode(mel, source, _Window(context, context + rendered))
+        wave = self._cross_fade(state.tail, wave)
         graph.output("samples", wave.slice(1, 0, emitted), ("batch", "samples"))
         boundary = mel.size(2) - overlap
         begin = boundary - boundary.minimum(self._policy.context_frames)
@@ -124,26 +176,32 @@ class _HiftV2Graph:
         sines = (angle.fraction() * (2 * np.pi)).cast(np.float32).apply("Sin")
         return sines, phases.fraction()
 
-    def _decode(self, mel: GraphValue, source: GraphValue) -> GraphValue:
-        """mel: (B, 80, T). source: (B, 1, 480 T). Returns samples (B, 480 T), clamped."""
+    def _decode(self, mel: GraphValue, source: GraphValue, wanted: "_Window") -> GraphValue:
+        """mel: (B, 80, T). source: (B, 1, 480 T). Returns the samples of the wanted frames, clamped."""
         layers, config, edge = self._layers, self._config, self._config.n_fft // 2
         spectrum = layers.analyse(reflected(source, edge, edge))
         x = self._padded_conv(self._graph, "conv_pre", mel, 1)
-        last = len(config.upsample_rates) - 1
+        held, margins = _Window(mel.size(2) * 0, mel.size(2)), frames_around_stages(config)
         for stage, stride in enumerate(config.source_strides):
+            if stage:
+                kept = wanted.widened(margins[stage], held)
+                x = held.cut(x, kept, prod(config.upsample_rates[:stage]))
+                spectrum = held.cut(spectrum, kept, self._size // config.hop, beyond=1)
+                held = kept
             x = self._upsample(stage, layers.leaky(x))
-            if stage == last:
+            if stride == 1:
                 x = reflected(x, 1, 0)  # n hops have n + 1 centred spectra
             x = x + layers.source_block(stage, spectrum, stride // 2)
             x = layers.residual_mean(stage, x)
         x = self._padded_conv(self._graph, "conv_post", layers.leaky(x, final=True), 1)
-        whole = layers.synthesize(x) / layers.envelope(x.size(2))
-        return layers.clip(whole.slice(1, edge, -edge))
+        whole = (layers.synthesize(x) / layers.envelope(x.size(2))).slice(1, edge, -edge)
+        begin, stop = ((place - held.start) * self._size for place in (wanted.start, wanted.stop))
+        return layers.clip(whole.slice(1, begin, stop))
 
     def _upsample(self, stage: int, x: GraphValue) -> GraphValue:
         name, config = f"ups.{stage}", self._config
-        stride, padding = config.upsample_rates[stage], config.upsample_kernels[stage]
-        padding = (padding - stride) // 2
+        stride = config.upsample_rates[stage]
+        padding = _upsampling_padding(config.upsample_kernels[stage], stride)
         weight = self._graph.constant(folded_weight(self._graph, name))
         bias = self._graph.constant(self._graph.array(f"{name}.bias"))
         return x.apply("ConvTranspose", weight, bias, strides=[stride], pads=[padding, padding])

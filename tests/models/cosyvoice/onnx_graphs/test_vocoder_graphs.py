@@ -16,13 +16,14 @@ from shared.runtimes.onnx_vocoder import OnnxVocoder  # noqa: E402
 from shared.runtimes.tensor_graph import TensorOrtGraph  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import hift_shapes  # noqa: E402
-from vivavoce.models.cosyvoice.config import CosyVoiceVersion  # noqa: E402
+from vivavoce.models.cosyvoice.config import CosyVoiceVersion, HiftConfig  # noqa: E402
 from vivavoce.models.cosyvoice.networks import load_vocoder  # noqa: E402
-from vivavoce.models.cosyvoice.onnx_graphs.hift_v2_graph import write_hift_v2  # noqa: E402
+from vivavoce.models.cosyvoice.onnx_graphs.hift_v2_graph import frames_around_stages, write_hift_v2  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_graphs.hift_v3_graph import write_hift_v3  # noqa: E402
 from vivavoce.models.cosyvoice.onnx_runtime.vocoder import ArrayVocoder  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3  # noqa: E402
+from vivavoce.models.networks.layers import load_weights  # noqa: E402
 from vivavoce.models.networks.state import gather, join_states  # noqa: E402
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data"
@@ -40,6 +41,12 @@ def onnx_vocoder(exported: CosyVoiceBundle) -> OnnxVocoder:
 
 def random_mel(rows: int, frames: int) -> "torch.Tensor":
     return torch.randn(rows, 80, frames, generator=torch.Generator().manual_seed(frames))
+
+
+def golden_vocoder(version: CosyVoiceVersion) -> tuple[HiftConfig, dict[str, "torch.Tensor"]]:
+    config = read_network_config(GOLDEN, version).hift
+    drawn = rule_weights(hift_shapes(config, version), read_rule(GOLDEN))
+    return config, {key: torch.from_numpy(values) for key, values in drawn.items()}
 
 
 @torch.inference_mode()
@@ -67,9 +74,7 @@ def in_steps(
 def test_the_graph_gives_upstreams_vectors(
     version: CosyVoiceVersion, case: str, array: str, tmp_path: Path
 ) -> None:
-    config = read_network_config(GOLDEN, version).hift
-    drawn = rule_weights(hift_shapes(config, version), read_rule(GOLDEN))
-    weights = {key: torch.from_numpy(values) for key, values in drawn.items()}
+    config, weights = golden_vocoder(version)
     write = write_hift_v2 if version is CosyVoiceVersion.V2 else write_hift_v3
     write(tmp_path / "vocoder.onnx", config, weights, {})
     session = onnxruntime.InferenceSession(str(tmp_path / "vocoder.onnx"))
@@ -97,6 +102,31 @@ def test_every_dynamic_axis_has_any_size(
     torch.testing.assert_close(
         in_steps(onnx_vocoder, mel, noise, edges), expected, atol=WAVE_TOLERANCE, rtol=0
     )
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("stage", [1, 2])
+@pytest.mark.parametrize(("fewer", "is_enough"), [(0, True), (1, False)])
+def test_samples_depend_on_no_frame_that_a_stage_leaves_out(stage: int, fewer: int, is_enough: bool) -> None:
+    config, weights = golden_vocoder(CosyVoiceVersion.V2)
+    vocoder = HiftV2(config)
+    load_weights(vocoder, weights)
+    margin = frames_around_stages(config)[stage] - fewer
+    frames, wanted = 24, range(10, 14)
+
+    def leave_out(layer: torch.nn.Module, inputs: tuple[torch.Tensor]) -> torch.Tensor:
+        x = inputs[0].clone()
+        places = x.shape[2] // frames
+        x[..., : places * (wanted.start - margin)] = torch.nan
+        x[..., places * (wanted.stop + margin) + x.shape[2] % frames :] = torch.nan
+        return x
+
+    vocoder.ups[stage].register_forward_pre_hook(leave_out)
+    for source_down in vocoder.source_downs[stage:]:
+        source_down.register_forward_pre_hook(leave_out)
+    samples = vocoder.decode(random_mel(1, frames), torch.rand(1, 1, 480 * frames))
+    found = samples[:, 480 * wanted.start : 480 * wanted.stop].isfinite()
+    assert bool(found.all()) is is_enough
 
 
 @torch.inference_mode()
