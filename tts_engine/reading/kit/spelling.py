@@ -14,6 +14,8 @@ from .tokenizer import RuleRow, ScanState
 # Digits with hyphens that are too long for a range of numbers; "1999-2005" is one of years.
 # "****1234", the end of a number; not the bold "**20**"
 MASKED_DIGITS = r"[*•]{2,12}\d{2,4}(?!\d)(?!\*\*|[^*\n]{0,80}[^\s*]\*\*)"
+# Digits that may be a code, if what follows says so: "4471 is your PIN", "347 912 is your code".
+NAMED_DIGITS = r"(?:\d{4,8}|\d{3}[ -]\d{3})(?!\d|[.,:]\d)"
 LONG_DIGIT_GROUPS = r"(?!(?:1[5-9]|20)\d\d-(?:1[5-9]|20)\d\d(?!\d))\d{4,}(?:-\d{3,})+(?![-\d])"
 _DIGIT_GROUP_SIZES = {
     6: (3, 3),

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from ..spelling import LONG_DIGIT_GROUPS, MASKED_DIGITS, Speller
+from ..spelling import LONG_DIGIT_GROUPS, MASKED_DIGITS, NAMED_DIGITS, Speller
 from ..tokenizer import RuleRow, ScanState, any_of
 from .numbers import HanNumbers
 from .tables import HanTable
@@ -70,6 +70,7 @@ class HanCodes:
                 r"(?:(?<=[后後前末])\d{1,2}位|\d{1,2}桁)(?=数?字?[是为為はがの:：])",
                 self._read_number_of_digits,
             ),
+            (rf"{NAMED_DIGITS}(?={self._table.code_names or '(?!)'})", groups),
             (r"\d+", self._read_code),
         )
 

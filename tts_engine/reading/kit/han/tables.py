@@ -44,6 +44,7 @@ class HanTable:
     no_measures: tuple[str, ...] = ()  # begin with a measure, but are none
     spelled_before: tuple[str, ...] = ()  # a room or a bus: three or four digits before it are spelled
     spelled_after: tuple[str, ...] = ()  # a floor: three or four digits after it are a room
+    code_names: str = ""  # pattern of what follows the digits of a code: "是您的验证码"
     number_prefixes: Mapping[str, str] = field(default_factory=dict)  # readings of words before a number
     block_separator: str = ""  # between the numbers of a street address; "" where it has none
 

@@ -4,7 +4,7 @@ import re
 
 from ..lazy_pattern import LazyPattern
 from ..reading_context import CODE_WINDOW
-from ..spelling import LONG_DIGIT_GROUPS, MASKED_DIGITS
+from ..spelling import LONG_DIGIT_GROUPS, MASKED_DIGITS, NAMED_DIGITS
 from ..tokenizer import RuleRow, ScanState, any_of
 from .language_table import LanguageTable
 from .numbers import TableNumberWords
@@ -116,6 +116,8 @@ class TableCodes:
         rows.append((r"(?=(?:\D?\d){5})\d{1,7}(?:[-/]\d{1,7}){1,6}(?![-/]?\d)" + end, self._read_reference))
         if " " not in self._table.thousands_separators:
             rows.append((r"\d{3}(?: \d{2,3}){2,3}(?![\d-])", read))
+        if self._table.code_names:
+            rows.insert(0, (rf"{NAMED_DIGITS}(?={self._table.code_names})", read))
         if self._table.postcode:
             rows.insert(0, (self._table.postcode + end, self._read_postcode))
         return tuple(rows)

@@ -55,6 +55,7 @@ class LanguageTable:
     code_endings: frozenset[str] = frozenset()  # of compounds that announce one too: "Abholcode"
     numbering_words: frozenset[str] = frozenset()  # as written before three digits that are one number: "nr"
     code_phrases: str = ""  # before the digits of a code: "ends with|ending with"
+    code_names: str = ""  # right after the digits of a code: " is your (?:PIN|passcode)"
     letters: Mapping[str, str] = field(default_factory=dict)  # their names, by letters in lower case
     spelled_words: frozenset[str] = frozenset()  # in capitals, spelled though they have vowels
     abbreviations: Mapping[str, str] = field(default_factory=dict)  # without their last full stop

@@ -56,6 +56,15 @@ _CALLED = re.compile(
     re.IGNORECASE,
 )
 _TEXTED = PatternBehind(r"\b(?:[Tt]ext|TEXT|[Ss]end|SMS|[Rr]eply)\b[^.!?]{1,40} to \Z")
+# "4471 is your verification code", "use 4471 as the PIN", "8812 is your ticket number"
+_CODE_AHEAD = re.compile(
+    r" (?:(?:is|will be) (?:your|my|our)(?: [\w'-]{1,20}){0,3}|(?:is|will be) the(?: [\w'-]{1,20}){0,2}"
+    rf"|as (?:your|the)(?: [\w'-]{{1,20}}){{0,2}}) (?:{any_of(vocabulary.CODE_WORDS)}"
+    rf"|(?:{any_of(vocabulary.IDENTIFIED_NOUNS)}) (?:{any_of(vocabulary.NUMBER_NOUNS - {'#'})}))\b",
+    re.IGNORECASE,
+)
+_ENTERED = PatternBehind(r"\b(?:[Ee]nter|[Tt]ype|[Kk]ey|[Pp]unch)(?: in)? \Z")
+_AFTER_ENTERED = re.compile(r" (?:to|at|on|when|and|in|into)\b|[.!](?!\d)")
 _CHANGE_BEHIND = PatternBehind(r"(?:\A|[ (])\+(?:\d{1,4} [-–])?\Z")  # "PR #88 (+320 -41)"
 _SMALL_LETTER = re.compile(r"[a-z]")
 _MAC_ADDRESS = r"[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}(?!\w)"
@@ -103,6 +112,12 @@ def _read_short_number(scan: ScanState, match: re.Match[str]) -> int | None:
     if is_counted(scan.next_word(match.end())) or not _TEXTED.search(scan.view, match.start()):
         return None
     return _read_phone(scan, match)
+
+
+def _read_named_afterwards(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the number of "4471 is your verification code" and of "enter 4471 to confirm"."""
+    is_entered = _AFTER_ENTERED.match(scan.view, match.end()) and _ENTERED.search(scan.view, match.start())
+    return read_code(scan, match) if is_entered or _CODE_AHEAD.match(scan.view, match.end()) else None
 
 
 def _read_vanity_number(scan: ScanState, match: re.Match[str]) -> int | None:
@@ -438,6 +453,7 @@ GROUPED_DIGIT_RULES = compile_rules(
     # "555.0142", "dial 112", "text STOP to 9999"
     (r"\d{3}(?:[ .-]\d{3,4})?(?![\w/%°:-]|[.,]\d)", _read_local_phone),
     (r"(?:\d{4}|\d{3}-\d{2,3})(?![\w/%°:-]|[.,]\d)", _read_short_number),
+    (r"(?:\d{4,8}|\d{3}[ -]\d{3})(?![\w/%°:-]|[.,]\d)", _read_named_afterwards),
 )
 # After dates, money and amounts.
 FALLBACK_RULES = compile_rules(

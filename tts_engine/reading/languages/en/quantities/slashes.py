@@ -53,13 +53,20 @@ _VALID_BEHIND = re.compile(r"\b(?:valid|good|card|expir\w*)\b", re.IGNORECASE)
 _HALF_NOUN_AHEAD = re.compile(rf"[ -](?:{any_of(vocabulary.NOUNS_AFTER_HALF)})\b")
 _HOUR_AHEAD = re.compile(r"[ -]?h(?:ou)?rs?\b")
 _STOP_BEFORE_WORD = re.compile(r"\. [a-z]")
-# Of an inch, or after a whole number.
+# "7/16 of an inch"
+_PART_AHEAD = re.compile(
+    r" of an? (?:inch|foot|yard|mile|acre|(?:kilo|centi|milli)?met[er]{2}|second|minute|hour|day|year|percent"
+    r"|point|degree|cent|gallon|pint|cup|teaspoon|tablespoon|ounce|pound|lit[er]{2}|turn|page|tank)\b"
+)
+# Of an inch or another part, or after a whole number.
 _FRACTIONS = numbers.FRACTIONS | {
     10: "tenth",
     12: "twelfth",
     16: "sixteenth",
+    20: "twentieth",
     32: "thirty second",
     64: "sixty fourth",
+    100: "hundredth",
 }
 _UNITS_IN_PARTS = frozenset(("mi", "km", "lb", "lbs"))  # "three quarters of a mile"
 _INCH_AHEAD = re.compile(r"\"|-?(?: ?in\.| ?inch)")
@@ -191,10 +198,12 @@ def _slashed_words(scan: ScanState, match: re.Match[str]) -> str:
         date = day_and_month(scan, first, second)
     if words := pair_words(scan, match):
         return words
-    is_length = (
-        _INCH_AHEAD.match(scan.view, match.end()) or scan.view[match.start() - 1 : match.start()] == "±"
+    is_part = (
+        _INCH_AHEAD.match(scan.view, match.end())
+        or _PART_AHEAD.match(scan.view, match.end())
+        or scan.view[match.start() - 1 : match.start()] == "±"
     )
-    if is_length and second in _FRACTIONS and 0 < first < second:
+    if is_part and second in _FRACTIONS and 0 < first < second:
         return _fraction_words(first, second)
     if date and "0" in (match.group(1)[0], match.group(2)[0]):
         return date
@@ -462,7 +471,7 @@ def _read_slash_before_time(scan: ScanState, match: re.Match[str]) -> int | None
 DIGIT_RULES = compile_rules(
     (r"(\d{1,3}) +(\d{1,2})/(\d{1,2})(?![\w/])", _read_mixed_fraction),
     (r"(\d{1,2})-(\d{1,2})/(2|3|4|8|16|32)(?![\w/-])", _read_mixed_fraction),
-    (r"(\d)/([2-9])(?:rds?|ths?)(?!\w)", _read_fraction_with_ending),
+    (r"(\d{1,2})/([2-9]|1[026]|20|32|64|100)(?:rds?|ths?|nds?)(?!\w)", _read_fraction_with_ending),
     # "4.5/5", then "1/2"
     (r"(\d\.\d{1,2})/((?:4|5|10)(?:\.0)?)(?![\w/]|\.\d)", _read_rating),
     (r"([1-9]\d{0,3}[A-Z]?)/(?=([1-9]\d{1,3}) )", _read_unit_of_street),
