@@ -28,8 +28,7 @@ _MAX_PLACES = 4  # that are tried, since each is read
 # No cut so many characters after and before a number, whose reading may depend on the words around it
 _AFTER_NUMBER, _BEFORE_NUMBER = 12, 24
 _FILE = "phrases.toml"
-_UNIT = rf"[{NO_SPACE_SCRIPTS}]{{1,2}}+|[^\s{NO_SPACE_SCRIPTS}]++"
-_UNITS = re.compile(_UNIT)
+_UNITS = re.compile(rf"[{NO_SPACE_SCRIPTS}]{{1,2}}+|[^\s{NO_SPACE_SCRIPTS}]++")
 _TOKEN = re.compile(r"\S+")
 _PLAIN_WORD = re.compile(r"[^\W\d_]{2,}(?:['-][^\W\d_]+)*")
 _DIGIT = re.compile(r"\d")
@@ -110,14 +109,13 @@ def limit_of(view: str, words: int) -> int | None:
 
     The next word has begun there.
     """
+    if len(view) <= 2 * words:
+        return None
     most = _CHARACTERS_A_WORD * words
-    found = _first_words(words).match(view, 0, most) if len(view) > 2 * words else None
-    return found.end() if found else most if len(view) >= most else None
-
-
-@cache
-def _first_words(words: int) -> re.Pattern[str]:
-    return re.compile(rf"(?:\s*+(?:{_UNIT})){{{words}}}+\s*+\S")
+    for before, unit in enumerate(_UNITS.finditer(view, 0, most)):
+        if before == words:
+            return unit.start() + 1
+    return most if len(view) >= most else None
 
 
 def words_after(view: str, at: int) -> tuple[str, ...]:
