@@ -104,6 +104,7 @@ _SCENARIOS = ("fast", "cross-lingual", "natural")
 )
 @click.option("--size", type=click.Choice(["tiny", "full"]), help="Speak with random weights of that size.")
 @DEVICE
+@click.option("--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of the --bundle.")
 @click.option(
     "--rate",
     type=click.FloatRange(0, min_open=True),
@@ -160,6 +161,7 @@ def bench_serve(
     bundle: Path | None,
     size: str | None,
     device: str | None,
+    precision: str,
     rate: float,
     streams: int,
     requests: int,
@@ -193,6 +195,7 @@ def bench_serve(
             bundle=bundle,
             size=size,
             device=device or "auto",
+            precision=precision,
             ends_speech=ends_speech,
         )
         print_report(cloning, as_json)
@@ -204,6 +207,7 @@ def bench_serve(
         bundle=bundle,
         size=size,
         device=device or "auto",
+        precision=precision,
         plot=plot,
     )
     print_report(report, as_json)

@@ -60,6 +60,7 @@ def measure(
     bundle: Path | None = None,
     size: str | None = None,
     device: str = "auto",
+    precision: str = "fp32",
     plot: Path | None = None,
 ) -> BenchReport:
     """Start a server and measure the parts over each API.
@@ -74,8 +75,9 @@ def measure(
         raise BenchFailed("the load of jambonz cannot be measured: its audio is not PCM")
     figures: list[BenchFigure] = []
     with _bundle_folder(bundle, size) as folder:
-        flags = [] if folder is None else ["--bundle", str(folder)]
-        with run_server_process("--max-streams", str(options.max_streams), "--device", device, *flags) as url:
+        flags = [] if folder is None else ["--bundle", str(folder), "--precision", precision]
+        flags += ["--device", device, "--max-streams", str(options.max_streams)]
+        with run_server_process(*flags) as url:
             for api in apis:
                 for part in parts:
                     figures += _measure_part(part, api, url, options, plot)
@@ -84,6 +86,7 @@ def measure(
     settings: dict[str, str | float] = {
         "voice": voice,
         "device": device,
+        "precision": precision,
         "rate": options.rate,
         "api": ", ".join(apis),
     }
@@ -98,6 +101,7 @@ def measure_scenarios(
     bundle: Path | None = None,
     size: str | None = None,
     device: str = "auto",
+    precision: str = "fp32",
     ends_speech: bool = False,
 ) -> BenchReport:
     """Start a server that clones voices and measure the scenarios; raises BenchFailed and BundleError.
@@ -111,7 +115,8 @@ def measure_scenarios(
     with BenchWeights(bundle, size or "full").folder() as folder, TemporaryDirectory() as temporary:
         config = Path(temporary) / "vivavoce.toml"
         config.write_text(f'[voices]\nstore = "{temporary}/voices"\n', encoding="utf-8")
-        flags = ["--config", str(config), "--bundle", str(folder), "--device", device]
+        flags = ["--config", str(config), "--bundle", str(folder)]
+        flags += ["--precision", precision, "--device", device]
         flags += ["--max-streams", str(max(1, load.concurrency))]
         with run_server_process(*flags, ends_speech=ends_speech) as url:
             for scenario in scenarios:
@@ -120,6 +125,7 @@ def measure_scenarios(
     settings: dict[str, str | float] = {
         "voice": voice,
         "device": device,
+        "precision": precision,
         "requests": load.requests,
         "recording": reference.name,
         "speech": f"ended after {MAX_SPEECH_IDS_A_TEXT_ID} ids a text id" if ends_speech else "to its end",

@@ -109,13 +109,20 @@ def test_speech_of_random_weights_is_ended(
     @contextlib.contextmanager
     def run_server_process(*flags: str, ends_speech: bool) -> Iterator[str]:
         asked.append(ends_speech)
+        assert flags[flags.index("--precision") + 1] == "int4"
         yield ""
 
     monkeypatch.setattr(serve, "run_server_process", run_server_process)
     monkeypatch.setattr(BenchWeights, "folder", lambda _: contextlib.nullcontext(tmp_path))
     bundle = tmp_path if has_bundle else None
     report = serve.measure_scenarios(
-        [], ScenarioLoad(1, 1), reference=Reference(NOISE), bundle=bundle, size="tiny", **options
+        [],
+        ScenarioLoad(1, 1),
+        reference=Reference(NOISE),
+        bundle=bundle,
+        size="tiny",
+        precision="int4",
+        **options,
     )
     assert asked == [ends_speech]
     assert report.settings["speech"] == ("ended after 3 ids a text id" if ends_speech else "to its end")
