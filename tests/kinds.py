@@ -41,7 +41,7 @@ _MORE_FILES: Final = {
 _MEDIA_STREAMS: Final = (
     *(
         f"adapters/media_streams/{name}.py"
-        for name in ("connection", "events", "json_object", "stream_format")
+        for name in ("connection", "events", "json_object", "peer_playout", "stream_format")
     ),
     *(f"adapters/media_streams/carriers/{name}.py" for name in ("audio_fork", "carrier_json", "webhooks")),
 )

@@ -14,7 +14,6 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from ..playback.peer_playout import PeerClear, PeerCommand, PeerMark, PeerMedia
 from .events import (
     MediaStreamProtocolError,
     StreamAudio,
@@ -27,6 +26,7 @@ from .events import (
     StreamStopped,
     StreamWarning,
 )
+from .peer_playout import PeerClear, PeerCommand, PeerMark, PeerMedia
 from .stream_format import StreamFormat
 
 MAX_MESSAGE_BYTES: Final = 128 * 1024  # 1 s of audio at 48 kHz in base64

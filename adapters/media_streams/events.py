@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...tts_engine.errors import VivavoceError
-from ..playback.peer_playout import MAX_AHEAD_S
+from .peer_playout import MAX_AHEAD_S
 from .stream_format import StreamFormat
 
 

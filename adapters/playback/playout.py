@@ -2,7 +2,8 @@
 
 Packet n is due at ``start + n * ptime``, whether it holds speech or silence; a late call of ``due(now)``
 skips packets but does not move the schedule. Times are arguments (monotonic seconds): there is no clock,
-socket or task here. Peers that pace themselves use ``peer_playout``. ``background`` has sounds under speech.
+socket or task here. Peers that pace themselves use ``media_streams.peer_playout``. ``background`` has sounds
+under speech.
 
     slot         n        n+1      n+2                       n+5
     due(now)     |--------|--------|####### stall ###########|--------|

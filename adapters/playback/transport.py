@@ -1,8 +1,8 @@
 """Common interface of the playouts, for code that speaks on a call.
 
 - We pace: AudioSocket, WebRTC, RTP (``playout.Playout``). A discard drops our own queue.
-- The peer paces and reports marks (``peer_playout.PeerPlayout``). A discard asks the peer to drop its queue;
-  Asterisk's chan_websocket drops pending marks with it, Twilio-like streams echo them.
+- The peer paces and reports marks (``media_streams.peer_playout``). A discard asks the peer to drop its
+  queue; Asterisk's chan_websocket drops pending marks with it, Twilio-like streams echo them.
 """
 
 from collections.abc import Sequence

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from ....adapters.echo_filter import EchoFilter
 from ....adapters.media.call_media import RecordedAudio
 from ....adapters.media.paced_media import PacedMedia, SpeechDetector
+from ....adapters.media_streams.peer_playout import PeerClear, PeerCommand, PeerMedia, PeerPlayout
 from ....adapters.playback.heard_words import DiscardResult
-from ....adapters.playback.peer_playout import PeerClear, PeerCommand, PeerMedia, PeerPlayout
 from ....tts_engine.chunk import AudioChunk
 
 

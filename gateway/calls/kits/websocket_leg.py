@@ -29,7 +29,7 @@ from ....adapters.media_streams.events import (
     StreamStopped,
     StreamWarning,
 )
-from ....adapters.playback.peer_playout import PeerClear, PeerCommand, PeerPlayout
+from ....adapters.media_streams.peer_playout import PeerClear, PeerCommand, PeerPlayout
 from ....adapters.unidentified_connections import UnidentifiedConnections
 from ....tts_engine.errors import Overloaded
 from ...background_tasks import cancel_and_wait

@@ -17,7 +17,7 @@ from vivavoce.adapters.media_streams.events import (
     StreamStarted,
     StreamWarning,
 )
-from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia
+from vivavoce.adapters.media_streams.peer_playout import PeerClear, PeerMark, PeerMedia
 
 # As Asterisk 23.4.1 sends them.
 PLAIN_START = (

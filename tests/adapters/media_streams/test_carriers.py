@@ -39,7 +39,7 @@ from vivavoce.adapters.media_streams.events import (
     StreamStopped,
     StreamWarning,
 )
-from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia
+from vivavoce.adapters.media_streams.peer_playout import PeerClear, PeerMark, PeerMedia
 
 PAYLOAD = bytes(range(160))
 BASE64 = base64.b64encode(PAYLOAD).decode()

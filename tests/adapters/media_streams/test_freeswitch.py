@@ -16,7 +16,7 @@ from vivavoce.adapters.media_streams.events import (
     StreamMark,
     StreamStarted,
 )
-from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia
+from vivavoce.adapters.media_streams.peer_playout import PeerClear, PeerMark, PeerMedia
 
 PARAMETERS = {"call": "u-1", "rate": "16000", "caller": "1555", "called": "1666", "queue": "sales"}
 PCM = bytes(range(256)) * 5

@@ -30,7 +30,7 @@ from vivavoce.adapters.media_streams.events import (
     StreamStopped,
     StreamWarning,
 )
-from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia
+from vivavoce.adapters.media_streams.peer_playout import PeerClear, PeerMark, PeerMedia
 
 ASTERISK_JSON = {
     "event": "MEDIA_START",

@@ -16,8 +16,8 @@ from vivavoce.adapters.media_streams.carriers.telnyx import TelnyxStreamConnecti
 from vivavoce.adapters.media_streams.carriers.twilio import TwilioStreamConnection
 from vivavoce.adapters.media_streams.connection import MediaStreamConnection
 from vivavoce.adapters.media_streams.events import StreamAudio, StreamStarted
+from vivavoce.adapters.media_streams.peer_playout import PeerMedia
 from vivavoce.adapters.media_streams.stream_format import ALAW, ULAW, StreamFormat
-from vivavoce.adapters.playback.peer_playout import PeerMedia
 
 ALL_SAMPLES = np.arange(-32_768, 32_768).astype("<i2").tobytes()
 ALL_CODES = bytes(range(256))

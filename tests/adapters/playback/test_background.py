@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from shared.audio.playout_speech import chunk, speech
 from vivavoce.adapters.media.call_media import CallerAudioOptions
 from vivavoce.adapters.media.paced_media import ActivityChange, PacedMedia
+from vivavoce.adapters.media_streams.peer_playout import PeerClear, PeerCommand, PeerMedia, PeerPlayout
 from vivavoce.adapters.playback.background import (
     Awaited,
     BackgroundLoops,
@@ -17,7 +18,6 @@ from vivavoce.adapters.playback.background import (
     BackgroundSounds,
     make_loop,
 )
-from vivavoce.adapters.playback.peer_playout import PeerClear, PeerCommand, PeerMedia, PeerPlayout
 from vivavoce.adapters.playback.playout import Playout
 
 RATE = 8_000

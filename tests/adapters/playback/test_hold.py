@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia, PeerPlayout
+from vivavoce.adapters.media_streams.peer_playout import PeerClear, PeerMark, PeerMedia, PeerPlayout
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 

@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from vivavoce.adapters.media_streams.peer_playout import PeerPlayout
 from vivavoce.adapters.playback.heard_words import HeardWord
-from vivavoce.adapters.playback.peer_playout import PeerPlayout
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance, Word
 

@@ -4,8 +4,14 @@ from collections.abc import Sequence
 
 from shared.audio.playout_speech import chunk, constant_level, word
 from vivavoce.adapters.media.call_media import MediaReport, RecordedAudio
+from vivavoce.adapters.media_streams.peer_playout import (
+    PeerClear,
+    PeerCommand,
+    PeerMark,
+    PeerMedia,
+    PeerPlayout,
+)
 from vivavoce.adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
-from vivavoce.adapters.playback.peer_playout import PeerClear, PeerCommand, PeerMark, PeerMedia, PeerPlayout
 from vivavoce.gateway.calls.kits.peer_paced_media import PeerPacedMedia
 
 

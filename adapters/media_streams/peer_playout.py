@@ -25,10 +25,10 @@ from typing import Final
 
 from ...tts_engine.chunk import AudioChunk
 from ..audio.resample import Resampler
-from .background import BackgroundMixer
-from .chunk_resampler import ChunkResampler
-from .heard_words import DiscardResult, HeardMark, HeardWord, HeardWords
-from .playout import MAX_LEAD_S, UNDERRUN_AFTER_S, PlayoutStats
+from ..playback.background import BackgroundMixer
+from ..playback.chunk_resampler import ChunkResampler
+from ..playback.heard_words import DiscardResult, HeardMark, HeardWord, HeardWords
+from ..playback.playout import MAX_LEAD_S, UNDERRUN_AFTER_S, PlayoutStats
 
 MARK_EVERY_MS: Final = 200
 MAX_AHEAD_S: Final = 1.0

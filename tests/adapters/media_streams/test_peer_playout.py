@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.audio.playout_speech import chunk, speech, take_words
-from vivavoce.adapters.playback.peer_playout import PeerClear, PeerMark, PeerMedia, PeerPlayout
+from vivavoce.adapters.media_streams.peer_playout import PeerClear, PeerMark, PeerMedia, PeerPlayout
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.adapters.playback.transport import Transport
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
