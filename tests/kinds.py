@@ -98,7 +98,7 @@ KINDS: Final = (
 # By sort of kind, the files of its kit.
 KITS: Final = {
     "audio format": ("adapters/audio/format_kit/*",),
-    "dialect": ("gateway/apis/kits/*",),
+    "dialect": ("adapters/transcript_queue.py", "gateway/apis/kits/*"),
     "way in": ("gateway/calls/kits/*",),
     "language": (
         "tts_engine/reading/kit/address_patterns.py",

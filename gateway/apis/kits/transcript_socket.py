@@ -13,7 +13,7 @@ from ...access.access_control import Grant
 from ...web.websocket import CLOSE_NORMAL
 from ..shell.speech import EncodedChunk, SynthesisOptions
 from ..shell.speech_server import SpeechServer
-from ..shell.speech_socket import SpeechContext, SpeechSocket
+from .speech_socket import SpeechContext, SpeechSocket
 
 IDLE_S: Final = (
     3_600.0  # without a message, after which a connection is closed; pools keep theirs for an hour

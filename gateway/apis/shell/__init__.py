@@ -1,1 +1,1 @@
-"""Shared parts of the client dialects: speech jobs, responses, formats, model names, sockets and errors."""
+"""Shared parts of the client dialects: speech jobs, responses, formats, model names and errors."""

@@ -3,8 +3,8 @@
 from fastapi import WebSocket
 
 from ....access.access_control import Grant
+from ...kits.speech_socket import SpeechContext
 from ...shell.speech import SynthesisOptions
-from ...shell.speech_socket import SpeechContext
 from .errors import CartesiaContextClosed
 from .models import GenerationRequest
 from .request_mapping import CartesiaEncoding

@@ -3,8 +3,8 @@
 from fastapi import WebSocket
 
 from ....access.access_control import Grant
+from ...kits.speech_socket import PlayoutPace, SpeechContext
 from ...shell.speech import EncodedChunk, SynthesisOptions
-from ...shell.speech_socket import PlayoutPace, SpeechContext
 from .alignment import CharacterAligner
 from .errors import ElevenLabsContextClosed
 from .http_api import align_chunk

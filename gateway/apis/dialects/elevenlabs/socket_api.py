@@ -24,9 +24,9 @@ from .....tts_engine.errors import VivavoceError
 from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation
 from ....web.websocket import CLOSE_NORMAL, CLOSE_TOO_SLOW
+from ...kits.speech_socket import MAX_CONTEXTS, PlayoutPace, SpeechSocket
 from ...shell.speech import EncodedChunk, SynthesisOptions
 from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
-from ...shell.speech_socket import MAX_CONTEXTS, PlayoutPace, SpeechSocket
 from .context import ElevenLabsContext
 from .errors import ELEVENLABS_ERRORS, ElevenLabsContextLimitReached
 from .http_api import PATH

@@ -19,8 +19,8 @@ from fastapi import WebSocket
 
 from .....tts_engine.chunk import SAMPLE_RATE
 from ....access.access_control import Grant
+from ...kits.speech_socket import PlayoutPace, SpeechContext
 from ...shell.speech import EncodedChunk, SynthesisOptions
-from ...shell.speech_socket import PlayoutPace, SpeechContext
 from .alignment import EntryAligner
 from .audio_config import InworldEncoding
 from .errors import InworldContextClosed

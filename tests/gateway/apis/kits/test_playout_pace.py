@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from vivavoce.gateway.apis.shell.speech_socket import PlayoutPace
+from vivavoce.gateway.apis.kits.speech_socket import PlayoutPace
 
 
 def test_speech_is_kept_a_lead_ahead_of_its_playout(run_virtually: Any) -> None:

@@ -25,8 +25,8 @@ from ...access.errors import GrantEnded
 from ...background_tasks import wait_at_most
 from ...web.backpressure import BackpressureSender
 from ...web.websocket import CLOSE_NORMAL, WebSocketConnection
-from .speech import EncodedChunk, SynthesisOptions
-from .speech_server import SpeechServer
+from ..shell.speech import EncodedChunk, SynthesisOptions
+from ..shell.speech_server import SpeechServer
 
 MAX_CONTEXTS: Final = 100  # of a connection
 MAX_LEAD_S: Final = 5.0  # of a conversation's speech ahead of its playout; more than a network stalls
