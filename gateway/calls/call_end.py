@@ -1,7 +1,6 @@
 """The end of a call, by its programs or by its leg; and its result, which the dial plan reads after it."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,8 +19,6 @@ from .transfers import (
 )
 
 _MAX_GOODBYE_S: Final = 60.0
-_KEPT_S: Final = 600.0  # after the end of the call
-_MAX_KEPT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,24 +146,3 @@ class EndedCall:
 
     result: CallResult
     owner: CallOwner
-
-
-class CallResults:
-    """Results of calls that ended within the last 10 minutes, of 10,000 calls at most."""
-
-    def __init__(self) -> None:
-        # By call id, with when each expires; oldest first.
-        self._kept: dict[str, tuple[float, EndedCall]] = {}
-
-    def add(self, call_id: str, ended: EndedCall) -> None:
-        """Keep the result of a call that ended; an earlier one of the same id is forgotten."""
-        now = time.monotonic()
-        self._kept.pop(call_id, None)
-        self._kept[call_id] = (now + _KEPT_S, ended)
-        while len(self._kept) > _MAX_KEPT or next(iter(self._kept.values()))[0] <= now:
-            del self._kept[next(iter(self._kept))]
-
-    def get(self, call_id: str) -> EndedCall | None:
-        """Return the result of a call; None if no such call has ended lately."""
-        expires_at, ended = self._kept.get(call_id, (0.0, None))
-        return ended if expires_at > time.monotonic() else None

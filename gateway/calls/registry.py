@@ -22,12 +22,13 @@ from ..access.access_control import Grant
 from ..operation.log_format import set_log_fields
 from ..web.errors import ResourceConflict, ResourceNotFound
 from .call import Call
-from .call_end import CallResults, EndedCall
+from .call_end import EndedCall
 from .call_options import NO_OWNER, CallOwner
 from .outgoing.outgoing_calls import OutgoingCalls
 from .pressure.call_pressure import CallPressure
 from .pressure.processor_load import MAX_LOAD, ProcessorLoad
 from .pressure.processor_time import ProcessorUse
+from .recently_ended import RecentlyEnded
 
 if TYPE_CHECKING:
     from ...tts_engine.speech_engine import SpeechEngine
@@ -99,7 +100,7 @@ class CallRegistry:
             )
         )
         engine.metrics.load.set_function(lambda: self.load)
-        self._results = CallResults()
+        self._ended: RecentlyEnded[EndedCall] = RecentlyEnded()
         self.outgoing = OutgoingCalls()  # that ways in of this server make
         self._draining = False
         self._changed = asyncio.Event()
@@ -185,7 +186,7 @@ class CallRegistry:
         if active_call is not None:
             active_call.release_recording()
             active_call.call.on_closed()
-            self._results.add(
+            self._ended.add(
                 active_call.call.call_id, EndedCall(active_call.call.end.result, active_call.owner)
             )
             self._engine.metrics.active_calls.dec()
@@ -228,7 +229,7 @@ class CallRegistry:
 
     def ended(self, call_id: str) -> EndedCall | None:
         """Return a call that has ended within the last minutes; None if there was none of that id."""
-        return self._results.get(call_id)
+        return self._ended.get(call_id)
 
     async def next_unattached(
         self, is_wanted: Callable[[ActiveCall], bool] = lambda active_call: True

@@ -2,56 +2,21 @@
 
 A way in adds each call that it places, and reports its states. Programs may wait for the answer, and look up
 how a call ended. Once it is answered, the call itself is in the registry, under the same id.
-
-``AnswerWatch`` tells what answered a call, from its answer until it is known.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from ....adapters.answer_detector import Answerer
+from ....adapters.answer_detector import AnswerDetector, Answerer
 from ..call_options import NO_OWNER, Caller, CallOwner
+from ..events import CallerAudio, CallEvent
+from ..recently_ended import RecentlyEnded
 from .states import OutgoingState, failed_state, may_follow
 
 if TYPE_CHECKING:
     from ..call import Call
-from typing import TYPE_CHECKING
-
-from ....adapters.answer_detector import AnswerDetector
-from ..events import CallerAudio, CallEvent
-
-if TYPE_CHECKING:
-    from ..call import Call
-
-
-class AnswerWatch:
-    """Listens to one call, and emits an ``AnswerDetected`` for each result.
-
-    Nothing is known of a call that sends no audio at all. on_detected: called with each result before it is
-    emitted.
-    """
-
-    def __init__(self, call: "Call", on_detected: Callable[[Answerer], None]) -> None:
-        self._call = call
-        self._on_detected = on_detected
-        self._detector = AnswerDetector()
-        call.events.add_listener(self._take, wants_audio=True)
-
-    def _take(self, event: CallEvent) -> None:
-        if not isinstance(event, CallerAudio) or self._detector.is_over:
-            return
-        for result in self._detector.push(event.pcm, event.sample_rate):
-            self._call.answered_by = result.answerer
-            self._on_detected(result.answerer)
-            self._call.events.emit(result)
-        if self._detector.is_over:
-            self._call.events.remove_listener(self._take)
-
-
-KEPT_S: Final = 600.0  # after the end of the call
-MAX_KEPT: Final = 10_000
 
 StateListener = Callable[["OutgoingCall"], None]
 
@@ -102,35 +67,48 @@ class OutgoingCall:
             self.report(failed_state(sip), sip)
 
 
+class AnswerWatch:
+    """Listens to one call, and emits an ``AnswerDetected`` for each result.
+
+    Nothing is known of a call that sends no audio at all. on_detected: called with each result before it is
+    emitted.
+    """
+
+    def __init__(self, call: "Call", on_detected: Callable[[Answerer], None]) -> None:
+        self._call = call
+        self._on_detected = on_detected
+        self._detector = AnswerDetector()
+        call.events.add_listener(self._take, wants_audio=True)
+
+    def _take(self, event: CallEvent) -> None:
+        if not isinstance(event, CallerAudio) or self._detector.is_over:
+            return
+        for result in self._detector.push(event.pcm, event.sample_rate):
+            self._call.answered_by = result.answerer
+            self._on_detected(result.answerer)
+            self._call.events.emit(result)
+        if self._detector.is_over:
+            self._call.events.remove_listener(self._take)
+
+
 class OutgoingCalls:
-    """The outgoing calls of a server: those that are not over, and the last 10,000 of the last 10 minutes."""
+    """The outgoing calls of a server: those that are not over, and those that ended lately."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._calls: dict[str, OutgoingCall] = {}
-        self._expires_at: dict[str, float] = {}  # of those that are over; oldest first
+        self._placed: dict[str, OutgoingCall] = {}
+        self._ended: RecentlyEnded[OutgoingCall] = RecentlyEnded(now)
 
     def add(self, call: OutgoingCall) -> None:
         """Add a call that is being placed."""
-        self._calls[call.call_id] = call
+        self._placed[call.call_id] = call
         call.listeners.add(self._on_state)
 
     def get(self, call_id: str) -> OutgoingCall | None:
         """Return a call; None if none of that id was placed lately."""
-        self._forget_old()
-        return self._calls.get(call_id)
+        return self._placed.get(call_id) or self._ended.get(call_id)
 
     def _on_state(self, call: OutgoingCall) -> None:
         if call.state.is_over:
             call.cancel = lambda: None
-            self._expires_at[call.call_id] = self._now() + KEPT_S
-            self._forget_old()
-
-    def _forget_old(self) -> None:
-        now = self._now()
-        while self._expires_at:
-            oldest = next(iter(self._expires_at))
-            if self._expires_at[oldest] > now and len(self._expires_at) <= MAX_KEPT:
-                return
-            del self._expires_at[oldest]
-            self._calls.pop(oldest, None)
+            self._placed.pop(call.call_id, None)
+            self._ended.add(call.call_id, call)

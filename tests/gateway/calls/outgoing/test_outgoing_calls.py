@@ -3,9 +3,10 @@
 import pytest
 
 from vivavoce.gateway.calls.call_options import Caller
-from vivavoce.gateway.calls.outgoing.outgoing_calls import KEPT_S, MAX_KEPT, OutgoingCall, OutgoingCalls
+from vivavoce.gateway.calls.outgoing.outgoing_calls import OutgoingCall, OutgoingCalls
 from vivavoce.gateway.calls.outgoing.states import OutgoingState as State
 from vivavoce.gateway.calls.outgoing.states import sip_of_cause
+from vivavoce.gateway.calls.recently_ended import KEPT_S, MAX_KEPT
 
 
 def outgoing(call_id: str = "1") -> OutgoingCall:
