@@ -56,6 +56,10 @@ class CallEnd:
         self._transfers = transfers
         self._linger_s = linger_s
 
+    def set_result(self, value: str) -> None:
+        """Take what a program decided; the target of a transfer stays."""
+        self.result = replace(self.result, value=value)
+
     async def finish(self, reason: str = "finished") -> None:
         """End the call after the sentence being spoken; later utterances are not begun."""
         await self._speech.finish()

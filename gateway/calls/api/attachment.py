@@ -27,7 +27,6 @@ from ..events import (
 )
 from ..registry import ActiveCall
 from ..text_feed import TextCommand
-from ..transfers import AttendedTransfer
 from .descriptions import basic_message, describe_call, describe_error, describe_event, describe_voices
 from .key_calls import KeyCalls
 from .messages import (
@@ -159,13 +158,14 @@ class CallAttachment:
             case CommandMessage():
                 self._execute_command(message)
             case HangUpMessage(result=result, after_speech=after_speech):
-                self._call.end.result = replace(self._call.end.result, value=result)
+                self._call.end.set_result(result)
                 if after_speech:
                     self._start(self._hang_up_when_heard())
                 else:
                     self._call.end.hang_up(self._options.hang_up_reason)
             case TransferMessage():
-                self._transfer(message)
+                if (transferring := self._calls.transfer(self._call, message)) is not None:
+                    self._start(transferring)
             case RecordMessage(on=on):
                 change_recording = self._calls.record if on else self._calls.stop_recording
                 opened = change_recording(self._active_call)
@@ -202,16 +202,6 @@ class CallAttachment:
     async def _hang_up_when_heard(self) -> None:
         reason = self._options.hang_up_reason
         await self._call.end.hang_up_when_heard(reason, self._utterances.wait_spoken())
-
-    def _transfer(self, message: TransferMessage) -> None:
-        self._calls.require_transfer(message.to)
-        self._call.end.result = replace(self._call.end.result, value=message.result)
-        if (options := message.attended) is None:
-            if (referring := self._call.end.transfer(message.to, message.if_refused)) is not None:
-                self._start(referring)
-        else:
-            transfer = AttendedTransfer(message.to, options.announcement, options.ring_s)
-            self._start(self._call.end.transfer_attended(transfer))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

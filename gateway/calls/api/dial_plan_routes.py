@@ -1,6 +1,5 @@
 """The part of the calls API that telephone systems use: announce a call, transfer it, and read its result."""
 
-from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -9,10 +8,10 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from ....tts_engine.errors import BadRequest
 from ..expected_calls import ExpectedCalls
 from ..registry import CallRegistry, CallUnknown
-from ..transfers import AttendedTransfer
 from . import operations
-from .announcement import TransferOrder, is_form, read_announcement, read_order
 from .key_calls import KeyCalls
+from .messages import TransferOrder
+from .request_bodies import is_form, read_announcement, read_order
 
 
 def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: ExpectedCalls) -> None:
@@ -39,14 +38,8 @@ def add_dial_plan_routes(router: APIRouter, registry: CallRegistry, expected: Ex
     async def transfer(call_id: str, request: Request) -> JSONResponse:
         calls = KeyCalls.of(registry, request)
         call, order = calls.get(call_id).call, await read_order(request, TransferOrder)
-        calls.require_transfer(order.to)
-        call.end.result = replace(call.end.result, value=order.result)
-        if order.attended is None:
-            if (referring := call.end.transfer(order.to, order.if_refused)) is not None:
-                await referring
-        else:
-            options = order.attended
-            await call.end.transfer_attended(AttendedTransfer(order.to, options.announcement, options.ring_s))
+        if (transferring := calls.transfer(call, order)) is not None:
+            await transferring
         return JSONResponse({"call": call_id, "status": "transferred"})
 
     @router.get("/{call_id}/result", **operations.GET_RESULT)

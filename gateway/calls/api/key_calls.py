@@ -5,10 +5,10 @@ that name the agent it was announced for. A call of another key is answered like
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 from fastapi.requests import HTTPConnection
 
@@ -16,11 +16,13 @@ from ...access.access_control import Grant
 from ...access.dependencies import grant_of
 from ...access.errors import ScopeMissing
 from ...access.keys import Scope
+from ..call import Call
 from ..call_end import CallResult
 from ..call_options import CallOwner
 from ..outgoing.outgoing_calls import OutgoingCall
 from ..registry import ActiveCall, CallRegistry, CallUnknown
-from ..transfers import CALL_PREFIX
+from ..transfers import CALL_PREFIX, AttendedTransfer
+from .messages import TransferOrder
 
 
 class KeyCalls:
@@ -82,18 +84,30 @@ class KeyCalls:
         active_call.release_recording()
         return active_call.call.recording.end()
 
-    def require_transfer(self, target: str) -> None:
-        """Raise DestinationRefused or CallUnknown if the key may not transfer a caller there."""
-        if not target.startswith(CALL_PREFIX):
-            self.grant.require_destination(target)
-        elif not self.grant.allows(Scope.CALLS_ALL):
-            self.get(target.removeprefix(CALL_PREFIX))
+    def transfer(self, call: Call, order: TransferOrder) -> Coroutine[Any, Any, None] | None:
+        """Transfer a caller of the key; return what waits for the end of that, or None if it is done.
+
+        Raises DestinationRefused or CallUnknown if the key may not transfer a caller there, and as
+        ``CallEnd.transfer``. What waits raises as ``CallEnd.transfer`` and ``CallEnd.transfer_attended`` say.
+        """
+        self._require_target(order.to)
+        call.end.set_result(order.result)
+        if order.attended is None:
+            return call.end.transfer(order.to, order.if_refused)
+        attended = AttendedTransfer(order.to, order.attended.announcement, order.attended.ring_s)
+        return call.end.transfer_attended(attended)
 
     def require_announcement(self, agent: str | None) -> None:
         """Raise ScopeMissing if the key may not announce a call for that agent."""
         if not (self.grant.allows(Scope.CALLS_ALL) or self.grant.answers_for(agent or "")):
             wanted = agent or "the agent of all calls"
             raise ScopeMissing(f"this key may announce calls for its agents only, not for {wanted}")
+
+    def _require_target(self, target: str) -> None:
+        if not target.startswith(CALL_PREFIX):
+            self.grant.require_destination(target)
+        elif not self.grant.allows(Scope.CALLS_ALL):
+            self.get(target.removeprefix(CALL_PREFIX))
 
     def _is_usable(self, active_call: ActiveCall) -> bool:
         return self._may_use(active_call.owner)

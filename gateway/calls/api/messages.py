@@ -43,17 +43,6 @@ ResultText = Annotated[
         max_length=MAX_RESULT_CHARACTERS, description="Result of the call, for the telephone system to read."
     ),
 ]
-TransferTarget = Annotated[
-    str,
-    Field(
-        pattern=r"^[\w.+*#@:;=/-]{1,200}$",
-        description=(
-            "Number, extension or SIP URI; over ARI also `call:ID`, the caller of another call. "
-            "An attended transfer goes to an extension, or to an endpoint such as `PJSIP/200`."
-        ),
-        examples=["200"],
-    ),
-]
 
 # Client to server
 
@@ -145,29 +134,38 @@ class AttendedOptions(BaseModel):
     ] = 30.0
 
 
-OptionalAttendedOptions = Annotated[
-    AttendedOptions | None,
-    Field(description="Call the target first; if it cannot be reached, the call goes on. Over ARI only."),
-]
+class TransferOrder(CallMessage):
+    """Where to transfer a caller."""
+
+    to: Annotated[
+        str,
+        Field(
+            pattern=r"^[\w.+*#@:;=/-]{1,200}$",
+            description=(
+                "Number, extension or SIP URI; over ARI also `call:ID`, the caller of another call. "
+                "An attended transfer goes to an extension, or to an endpoint such as `PJSIP/200`."
+            ),
+            examples=["200"],
+        ),
+    ]
+    result: ResultText = ""
+    attended: Annotated[
+        AttendedOptions | None,
+        Field(description="Call the target first; if it cannot be reached, the call goes on. Over ARI only."),
+    ] = None
+    if_refused: Annotated[
+        RefusedTransferAction,
+        Field(
+            description="If the caller's telephone refuses a transfer to an address: keep the call, or let "
+            "the caller go on in the dial plan."
+        ),
+    ] = RefusedTransferAction.KEEP
 
 
-IfRefused = Annotated[
-    RefusedTransferAction,
-    Field(
-        description="If the caller's telephone refuses a transfer to an address: keep the call, or let the "
-        "caller go on in the dial plan."
-    ),
-]
-
-
-class TransferMessage(CallMessage):
+class TransferMessage(TransferOrder):
     """Transfers the caller and ends the call; if the transfer fails, an `error` says why."""
 
     type: Literal["transfer"]
-    to: TransferTarget
-    result: ResultText = ""
-    attended: OptionalAttendedOptions = None
-    if_refused: IfRefused = RefusedTransferAction.KEEP
 
 
 class RecordMessage(CallMessage):
@@ -209,27 +207,23 @@ class KeyMessage(CallMessage):
     digit: Annotated[str, Field(pattern=r"^[0-9*#A-D]$", description="One of 0-9 * # A-D.")]
 
 
-KeysToSend = Annotated[
-    str,
-    Field(
-        pattern=r"^[0-9*#A-Dw]{1,64}$",
-        description="Of 0-9 * # A-D; w is a pause of half a second.",
-        examples=["2w1234#"],
-    ),
-]
-
-
 class KeysOrder(CallMessage):
     """Keys of the far end to press."""
 
-    digits: KeysToSend
+    digits: Annotated[
+        str,
+        Field(
+            pattern=r"^[0-9*#A-Dw]{1,64}$",
+            description="Of 0-9 * # A-D; w is a pause of half a second.",
+            examples=["2w1234#"],
+        ),
+    ]
 
 
-class SendKeysMessage(CallMessage):
+class SendKeysMessage(KeysOrder):
     """Presses keys of the far end, as to get through its menu, after the utterance being spoken."""
 
     type: Literal["send_keys"]
-    digits: KeysToSend
 
 
 ClientMessage = (

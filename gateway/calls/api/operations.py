@@ -14,7 +14,6 @@ from ...web.openapi.operations import (
     operation,
 )
 from ..utterance_tracker import UtteranceOutcome
-from .announcement import FORM, CallAnnouncement, TransferOrder
 from .messages import (
     CallDescription,
     ClientMessage,
@@ -22,7 +21,9 @@ from .messages import (
     OutgoingDescription,
     ServerMessage,
     SoundToPlay,
+    TransferOrder,
 )
+from .request_bodies import FORM, CallAnnouncement
 
 
 def _json_or_text(model: type[BaseModel]) -> Responses:

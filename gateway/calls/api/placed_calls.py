@@ -2,25 +2,17 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Union
+from typing import Annotated, Any, Union
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field, RootModel, ValidationError
+from pydantic import BaseModel, Field, RootModel
 
-from ....tts_engine.errors import BadRequest
 from ...access.access_control import Grant
 from ...access.dependencies import grant_of
-from ...web.client_json import with_bounded_body
 from ...web.errors import native_errors
 from ...web.openapi.operations import Responses, json_body, operation
-from .messages import describe_validation_error
-
-_MAX_BODY_BYTES: Final = 64 * 1024
-
-
-class BadCallRequest(BadRequest):
-    """The body asks for no call that can be made."""
+from .request_bodies import read_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +51,9 @@ def routes(ways: Sequence[tuple[PlacedCalls, PlaceCall]]) -> APIRouter:
 
     @router.post("", **described)
     async def place_call(request: Request) -> JSONResponse:
-        wanted, grant = await _read(request, PlacedCallRequest), grant_of(request)
+        wanted, grant = (await read_order(request, PlacedCallRequest)).root, grant_of(request)
         grant.charge_request()
         place = next(place for placed, place in ways if isinstance(wanted, placed.request))
         return await place(wanted, grant)
 
     return router
-
-
-async def _read(request: Request, model: type[RootModel[Any]]) -> Any:
-    too_long = BadCallRequest(f"the body has more than {_MAX_BODY_BYTES} bytes")
-    body = await with_bounded_body(request, _MAX_BODY_BYTES, too_long).body()
-    try:
-        return model.model_validate_json(body).root
-    except ValidationError as error:
-        raise BadCallRequest(describe_validation_error(error, "body")) from None

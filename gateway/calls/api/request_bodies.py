@@ -1,5 +1,6 @@
-"""The request with which a telephone system announces a call: JSON, or a form as CURL() of Asterisk sends."""
+"""Bodies of requests about calls: JSON, or to announce a call also a form, as CURL() of Asterisk sends it."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import parse_qsl
 from uuid import UUID
@@ -10,14 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ....tts_engine.errors import BadRequest
 from ...web.client_json import with_bounded_body
 from ..call_options import Caller
-from ..transfers import RefusedTransferAction
-from .messages import (
-    IfRefused,
-    OptionalAttendedOptions,
-    ResultText,
-    TransferTarget,
-    describe_validation_error,
-)
+from .messages import describe_validation_error
 
 MAX_BODY_BYTES: Final = 64 * 1024
 FORM: Final = "application/x-www-form-urlencoded"
@@ -27,8 +21,8 @@ _Text = Annotated[str, Field(max_length=1000)]
 Order = TypeVar("Order", bound=BaseModel)
 
 
-class BadAnnouncement(BadRequest):
-    """The body does not announce a call, or order a transfer."""
+class BadCallRequest(BadRequest):
+    """The body of a request about a call is wrong, or asks for what cannot be done."""
 
 
 class CallAnnouncement(BaseModel):
@@ -52,49 +46,42 @@ class CallAnnouncement(BaseModel):
         return Caller(self.number, self.name, self.called, self.variables)
 
 
-class TransferOrder(BaseModel):
-    """Where to transfer a caller."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    to: TransferTarget
-    result: ResultText = ""
-    attended: OptionalAttendedOptions = None
-    if_refused: IfRefused = RefusedTransferAction.KEEP
-
-
 def is_form(request: Request) -> bool:
     """Return whether the body of a request is a form."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
 
 
 async def read_announcement(request: Request) -> CallAnnouncement:
-    """Read and check the body of a request; raises BadAnnouncement."""
-    too_long = BadAnnouncement(f"the body has more than {MAX_BODY_BYTES} bytes")
-    body = await with_bounded_body(request, MAX_BODY_BYTES, too_long).body()
-    try:
-        if is_form(request):
-            return CallAnnouncement.model_validate(_form_fields(body))
-        return CallAnnouncement.model_validate_json(body)
-    except ValidationError as error:
-        raise BadAnnouncement(describe_validation_error(error, "body")) from None
+    """Read and check the body of a request; raises BadCallRequest."""
+    if not is_form(request):
+        return await read_order(request, CallAnnouncement)
+    fields = _form_fields(await _read_body(request))
+    return _checked(lambda: CallAnnouncement.model_validate(fields))
 
 
 async def read_order(request: Request, model: type[Order]) -> Order:
-    """Read and check the body of a request about a call; raises BadAnnouncement."""
-    too_long = BadAnnouncement(f"the body has more than {MAX_BODY_BYTES} bytes")
-    body = await with_bounded_body(request, MAX_BODY_BYTES, too_long).body()
+    """Read and check the JSON of a request about a call; raises BadCallRequest."""
+    body = await _read_body(request)
+    return _checked(lambda: model.model_validate_json(body))
+
+
+async def _read_body(request: Request) -> bytes:
+    too_long = BadCallRequest(f"the body has more than {MAX_BODY_BYTES} bytes")
+    return await with_bounded_body(request, MAX_BODY_BYTES, too_long).body()
+
+
+def _checked(validate: Callable[[], Order]) -> Order:
     try:
-        return model.model_validate_json(body)
+        return validate()
     except ValidationError as error:
-        raise BadAnnouncement(describe_validation_error(error, "body")) from None
+        raise BadCallRequest(describe_validation_error(error, "body")) from None
 
 
 def _form_fields(body: bytes) -> dict[str, Any]:
     try:
         form = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=200))
     except ValueError as error:
-        raise BadAnnouncement(f"the form cannot be parsed: {error}") from None
+        raise BadCallRequest(f"the form cannot be parsed: {error}") from None
     declared = CallAnnouncement.model_fields.keys() - {"variables"}
     # An empty field is an empty variable of the dial plan.
     fields: dict[str, Any] = {name: value for name, value in form.items() if name in declared and value}

@@ -25,7 +25,6 @@ utterance is refused up to the next ``end`` or ``discard``.
 """
 
 import asyncio
-from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request, WebSocket
@@ -148,7 +147,7 @@ def routes(
 async def _hang_up(call: Call, result: str, *, after_speech: bool) -> None:
     if len(result) > MAX_RESULT_CHARACTERS:
         raise BadCallMessage(f"result: at most {MAX_RESULT_CHARACTERS} characters are kept")
-    call.end.result = replace(call.end.result, value=result)
+    call.end.set_result(result)
     if after_speech:
         await call.end.hang_up_when_heard(HANG_UP_REASON)
     else:

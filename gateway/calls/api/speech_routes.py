@@ -19,9 +19,9 @@ from ..call_options import CallSpeechOptions
 from ..registry import CallRegistry
 from ..utterance_tracker import UtteranceOutcome
 from . import operations
-from .announcement import read_order
 from .key_calls import KeyCalls
 from .messages import KeysOrder, SoundToPlay
+from .request_bodies import read_order
 
 
 def add_speech_routes(

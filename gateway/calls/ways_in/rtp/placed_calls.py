@@ -13,7 +13,7 @@ from .....adapters.rtp.connection import RtpOptions
 from .....adapters.rtp.source_lock import Address
 from .....adapters.rtp.srtp import SRTP_KEY_BYTES, SrtpKeys, SrtpSuite
 from ....access.access_control import Grant
-from ...api.placed_calls import BadCallRequest
+from ...api.request_bodies import BadCallRequest
 from ...call_options import CallOwner
 from ...kits.rtp_calls import RtpCallServer
 
