@@ -19,7 +19,7 @@ from ...adapters.playback.background import Awaited
 from ...tts_engine.errors import Overloaded
 from ...tts_engine.records.spans import Span
 from ..access.access_control import Grant
-from ..operation.log_format import set_log_fields
+from ..operation.log_fields import set_log_fields
 from ..web.errors import ResourceConflict, ResourceNotFound
 from .call import Call
 from .call_end import EndedCall

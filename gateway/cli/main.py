@@ -19,7 +19,7 @@ from .commands.compare_runs import compare_runs
 from .commands.keys import keys
 from .commands.phone.command import phone
 from .commands.say.command import say
-from .commands.serve import serve, settings
+from .commands.serve.command import serve, settings
 from .commands.voices import voices
 from .finetune.commands import finetune
 from .options import CommandGroup

@@ -20,7 +20,7 @@ from ...tts_engine.errors import SynthesisFailed, VivavoceError
 from ...tts_engine.metrics import Metrics
 from ...tts_engine.records.spans import Span, new_span_id, set_current_span
 from ..access.access_control import Grant
-from ..operation.log_format import set_log_fields
+from ..operation.log_fields import set_log_fields
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import pytest
 
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.cli import main
-from vivavoce.gateway.operation.log_format import JsonLineFormatter, PlainLineFormatter
+from vivavoce.gateway.cli.commands.serve.log_format import JsonLineFormatter, PlainLineFormatter
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.records import stream_log

@@ -2,40 +2,16 @@
 
 Call ids, names and addresses of peers are in messages. After a line end in one of them, the record continues
 on an indented line; control characters, such as those that a terminal obeys, are shown as escapes. JSON
-has escapes for both, and fields beside the message: the call, the stream, the key's name and the trace.
-
-    set_log_fields(key="reception", trace=trace_id)                     all later lines of this task
-    logger.info("Call %s closed", call_id, extra={"call": call_id})     one line
-
-Text that is spoken is never a field.
+has escapes for both, and the fields of ``operation.log_fields`` beside the message.
 """
 
 import json
 import logging
 import re
-from collections.abc import Mapping
-from contextvars import ContextVar
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Final
 
-FIELDS: Final = ("call", "stream", "key", "trace")
-_current: ContextVar[Mapping[str, str]] = ContextVar("log fields", default=MappingProxyType({}))
-
-
-def set_log_fields(**fields: str) -> None:
-    """Add fields to all later lines of this task, and of tasks that it starts."""
-    unknown = fields.keys() - set(FIELDS)
-    if unknown:
-        raise ValueError(f"fields of log lines are {', '.join(FIELDS)}, not {', '.join(sorted(unknown))}")
-    _current.set({**_current.get(), **fields})
-
-
-def fields_of(record: logging.LogRecord) -> dict[str, str]:
-    """Return the fields of a record, those of its ``extra`` first; called where it was logged."""
-    own: dict[str, str] = {name: str(record.__dict__[name]) for name in FIELDS if name in record.__dict__}
-    return {**_current.get(), **own}
-
+from ....operation.log_fields import fields_of
 
 _NOT_SHOWN: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _CONTINUED: Final = "\n    "

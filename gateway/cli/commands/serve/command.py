@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from ....tts_engine.errors import VivavoceError
-from ..options import BUNDLE_HELP, device_option, executor_option
+from .....tts_engine.errors import VivavoceError
+from ...options import BUNDLE_HELP, device_option, executor_option
 
 _SIP_PORT = 5060
 _FILE_PATH = click.Path(path_type=Path)
@@ -96,7 +96,7 @@ _FILE_PATH = click.Path(path_type=Path)
 )
 def serve(config_file: Path | None, ari_password_file: Path | None, sip: bool, **flags: object) -> None:
     """Answer phones, browsers and programs until SIGTERM or Control-C."""
-    from ...configuration.settings_loader import load_settings
+    from ....configuration.settings_loader import load_settings
 
     if ari_password_file is not None:
         flags["ari_password"] = _read_first_line(ari_password_file, "--ari-password-file")
@@ -104,7 +104,7 @@ def serve(config_file: Path | None, ari_password_file: Path | None, sip: bool, *
         flags["sip_port"] = _SIP_PORT
     loaded = load_settings(config_file, flags)
     _configure_logging(loaded.server.log_level, loaded.server.log_format)
-    from ...serve import serve as serve_calls
+    from ....serve import serve as serve_calls
 
     read_settings = functools.partial(load_settings, config_file, flags)
     asyncio.run(serve_calls(loaded, announce=click.echo, read_settings=read_settings))
@@ -121,8 +121,8 @@ def _configure_logging(level: str, line_format: str) -> None:
     """Log to standard error; line_format: "text" or "json"."""
     import logging
 
-    from ...operation.log_format import JsonLineFormatter, PlainLineFormatter, has_no_text
-    from ...operation.log_limit import LimitedHandler
+    from .log_format import JsonLineFormatter, PlainLineFormatter, has_no_text
+    from .log_limit import LimitedHandler
 
     limited = LimitedHandler(logging.StreamHandler())
     logging.basicConfig(level=level, handlers=[limited])
@@ -136,6 +136,6 @@ def _configure_logging(level: str, line_format: str) -> None:
 @click.command(epilog="Example: vivavoce settings")
 def settings() -> None:
     """List the settings of serve, with their defaults, as a table of Markdown."""
-    from ...configuration.setting_keys import reference
+    from ....configuration.setting_keys import reference
 
     click.echo(reference())

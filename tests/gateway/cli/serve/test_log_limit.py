@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from vivavoce.gateway.operation.log_limit import MAX_RECORDS, PERIOD_S, LimitedHandler
+from vivavoce.gateway.cli.commands.serve.log_limit import MAX_RECORDS, PERIOD_S, LimitedHandler
 
 logger = logging.getLogger("tested")
 

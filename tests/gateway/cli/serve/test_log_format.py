@@ -6,12 +6,12 @@ import logging
 
 import pytest
 
-from vivavoce.gateway.operation.log_format import (
+from vivavoce.gateway.cli.commands.serve.log_format import (
     JsonLineFormatter,
     PlainLineFormatter,
     has_no_text,
-    set_log_fields,
 )
+from vivavoce.gateway.operation.log_fields import set_log_fields
 
 
 def line_of(message: str, *values: object) -> str:

@@ -1,0 +1,1 @@
+"""``vivavoce serve`` and ``vivavoce settings``, and the log that a server writes."""
