@@ -103,10 +103,9 @@ KITS: Final = {
     "language": (
         "tts_engine/reading/kit/address_patterns.py",
         "tts_engine/reading/kit/han/*",
-        # Clauses of any language need open_formula and its signs.
-        "tts_engine/reading/kit/mathematics/[!os]*",
+        # Clauses of any language need open_formula.
+        "tts_engine/reading/kit/mathematics/[!o]*",
         "tts_engine/reading/kit/mathematics/operands.py",
-        "tts_engine/reading/kit/mathematics/speaker.py",
         "tts_engine/reading/kit/spelling.py",
         "tts_engine/reading/kit/table_rules/*",
     ),

@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("wetext")
 
 from benches.readings import SentenceReading, comparable, readings_of, spoken
+from vivavoce.tts_engine.reading.kit.mathematics.open_formula import continues_formula
+from vivavoce.tts_engine.reading.kit.mathematics.signs import OPERATORS, RELATIONS
 from vivavoce.tts_engine.reading.languages.en import vocabulary
 from vivavoce.tts_engine.reading.languages.en.rules import EnglishClauseNormalizer, normalize
 from vivavoce.tts_engine.reading.normalizer import SpokenWord, TextNormalizer
@@ -59,6 +61,11 @@ def test_a_formula_is_read_the_same_for_any_split(sizes: int) -> None:
         assert words == normalize(text)
         assert all(one.start <= other.start for one, other in pairwise(words))
         assert all(0 <= word.start < word.stop <= len(text) for word in words)
+
+
+def test_a_formula_goes_on_after_a_factorial_with_any_relation_or_operator() -> None:
+    signs = {sign[0] for sign in (*RELATIONS, *OPERATORS)} - {"!"}
+    assert all(map(continues_formula, signs)) and not continues_formula("!")
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ They are decided by the text before them, and at most one sign after it.
 
 import re
 
-from .signs import OPERATORS, RELATIONS
-
 _MAX_OPEN = 200  # characters for whose end a boundary waits
 _DOLLAR = r"(?<![\w$\\])\$(?![\s$])"
 _SPAN_OR_OPENING = re.compile(
@@ -23,7 +21,8 @@ _OPEN_LIST = re.compile(rf"(?:(?<![\w)\]])[A-Za-z]'?)?\((?:{_LIST_ENTRY}, ?){{0,
 _MAX_LIST = 60  # characters of such a list
 _FACTORIAL = re.compile(r"(?<![^\W\d_])(?:[a-z]|\d{1,9}|\))\Z")
 _TERM = re.compile(r"(?:\A|[\s(=+*/-])(?:\d+[a-z]?|[b-hj-zA-HJ-Z])\Z")
-_AFTER_FACTORIAL = frozenset(sign[0] for sign in (*OPERATORS, *RELATIONS) if sign[0] != "!") | {"^"}
+# The relations and operators of ``signs``, and a power.
+_AFTER_FACTORIAL = frozenset("=≠<>≤≥⩽⩾≈≃≅≡∝∈∉⊂⊆⇒⇔+-±∓*×•⋅÷/∪∩∧∨^")
 
 
 def is_inside_tex(view: str, at: int) -> bool:
