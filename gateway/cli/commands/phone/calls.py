@@ -10,13 +10,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from .....tts_engine.errors import BadRequest
 from ...phones.simulated_phones import PhoneFailed, check_digits
 from ...phones.wires import AUDIOSOCKET, MAKE_PHONES, MakePhones, Phones
-from ...received_audio import (
-    ReceivedCall,
-    ReceivedCallSummary,
-    summarize_call,
-    write_packet_times,
-    write_wav,
-)
+from ...received_audio import ReceivedCall
+from .call_summary import ReceivedCallSummary, summarize_call, write_packet_times, write_wav
 from .report import PhoneReport
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from ...received_audio import ReceivedCallSummary
+from .call_summary import ReceivedCallSummary
 
 
 @dataclass(frozen=True, slots=True)

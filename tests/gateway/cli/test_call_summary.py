@@ -8,10 +8,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from vivavoce.gateway.cli.received_audio import (
-    ReceivedCall,
-    ReceivedPacket,
-    audible_span,
+from vivavoce.gateway.cli.commands.phone.call_summary import (
     first_audible_at,
     gaps_s,
     play_through_jitter_buffer,
@@ -20,6 +17,7 @@ from vivavoce.gateway.cli.received_audio import (
     write_packet_times,
     write_wav,
 )
+from vivavoce.gateway.cli.received_audio import ReceivedCall, ReceivedPacket, audible_span
 
 SILENCE = bytes(320)
 CALL = UUID(int=7)
