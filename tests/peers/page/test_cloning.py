@@ -19,8 +19,8 @@ from shared.browser.speak_page import TIMEOUT_S, SpeakPage, on_page, opened_page
 from shared.gateways.made_settings import make_settings
 from shared.voices.cosyvoice_bundles import write_random_bundle
 from shared.voices.tiny_cosyvoice import BRIEF
+from vivavoce.gateway.apis.dialects.openai.recording_transcriber import RecordingTranscriber
 from vivavoce.gateway.serve import Gateway
-from vivavoce.gateway.transcription import RecordingTranscriber
 from vivavoce.tts_engine.cosyvoice import policy
 
 pytestmark = needs_chromium

@@ -13,12 +13,12 @@ from fastapi import Request
 from .....tts_engine.errors import BadRequest, MissingExtra
 from ....access.access_control import Grant
 from ....access.keys import Scope
-from ....transcription import RecordingTranscriber
 from ....web.openapi.operations import BODY_TOO_LONG, RATE_LIMITED, form_body, json_response, operation
 from ...shell.http_api import Endpoint
 from ...shell.speech_job import JobServer
 from .http_api import OpenAIHttpApi, openai_errors
 from .models import OpenAITranscription, TranscriptionForm
+from .recording_transcriber import RecordingTranscriber
 from .request_reading import read_transcription_form
 
 _TRANSCRIBE: Final = operation(

@@ -13,7 +13,8 @@ from shared.audio.recordings import recording
 from vivavoce import Engine
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.transcription import RecordingTranscriber, can_transcribe
+from vivavoce.gateway.apis.dialects.openai.recording_transcriber import RecordingTranscriber
+from vivavoce.gateway.transcription import can_transcribe
 
 pytestmark = pytest.mark.usefixtures("decoded_in_this_process")
 
