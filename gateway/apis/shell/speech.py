@@ -1,6 +1,6 @@
 """One utterance for a client of any speech API: text in as it is written, speech out in the client's format.
 
-    async with open_encoded_stream(engine, SynthesisOptions("anna", AudioFormat("mp3"))) as stream:
+    async with EncodedStream(engine, SynthesisOptions("anna", AudioFormat("mp3"))) as stream:
         stream.push_text("Hello.")
         stream.end_input()
         async for chunk in stream:
@@ -111,47 +111,34 @@ class EncodedChunk:
     written_words: tuple[Word, ...] = ()  # the words with all that is written around them
 
 
-def open_encoded_stream(
-    engine: SpeechEngine,
-    options: SynthesisOptions,
-    threads: EncodingThreads | None = None,
-    lexicons: Sequence[Lexicon] = (),
-    trace_id: str = "-",
-    check_text: Callable[[str], None] | None = None,
-    resolve_voice: Callable[[str], str] = str,
-) -> "EncodedStream":
-    """Return an utterance; ``async with`` opens its stream of the engine.
-
-    threads: shared by the utterances of a server; None for threads of its own. lexicons: ahead of the
-    engine's, after that of the options. trace_id: names the stream in logs. check_text: gets each text whose
-    language is not stated, and may raise LanguageNotSpoken. resolve_voice: returns the engine's id of a voice
-    that the text names, and may raise UnknownVoice.
-    """
-    threads = threads or EncodingThreads()
-    return EncodedStream(engine, options, threads, lexicons, trace_id, check_text, resolve_voice)
-
-
 class EncodedStream:
-    """A stream of the engine, followed by a time stretcher, if one is needed, and an encoder.
+    """An utterance: a stream of the engine, a time stretcher, if one is needed, and an encoder.
 
-    Belongs to one event loop.
+    Belongs to one event loop. ``async with`` opens the stream.
+
+    Args:
+        threads: shared by the utterances of a server; None: threads of its own.
+        lexicons: ahead of the engine's, after that of the options.
+        trace_id: names the stream in logs.
+        check_text: gets each text whose language is not stated; may raise LanguageNotSpoken.
+        resolve_voice: returns the engine's id of a voice that the text names; may raise UnknownVoice.
     """
 
     def __init__(
         self,
         engine: SpeechEngine,
         options: SynthesisOptions,
-        threads: EncodingThreads,
-        lexicons: Sequence[Lexicon],
-        trace_id: str,
-        check_text: Callable[[str], None] | None,
-        resolve_voice: Callable[[str], str],
+        threads: EncodingThreads | None = None,
+        lexicons: Sequence[Lexicon] = (),
+        trace_id: str = "-",
+        check_text: Callable[[str], None] | None = None,
+        resolve_voice: Callable[[str], str] = str,
     ) -> None:
         self._engine, self._trace_id = engine, trace_id
         self._check_text = check_text
         self._resolve_voice = resolve_voice
         self._lexicons = (*([options.lexicon] if options.lexicon else []), *lexicons)
-        self._threads = threads
+        self._threads = threads or EncodingThreads()
         self._options = options
         self._stream: VoiceSequence
         self._engine_speed = options.engine_speed

@@ -19,7 +19,7 @@ from ...web.unmatched import ErrorFormat
 from ...web.websocket import WebSocketConnection, WebSocketConnections, reject_handshake
 from .encoding_threads import EncodingThreads
 from .model_names import ModelNames, VoiceResolver
-from .speech import EncodedStream, SynthesisOptions, open_encoded_stream
+from .speech import EncodedStream, SynthesisOptions
 from .unspoken_languages import LanguageCheck, UnspokenLanguages
 
 # What serves the sockets of each path.
@@ -69,7 +69,7 @@ class SpeechServer:
         """
         named = self._lexicons.current(options.lexicon_names) if self._lexicons else ()
         options = replace(options, keeps_speech=grant.keeps_speech)
-        return open_encoded_stream(
+        return EncodedStream(
             *(self.engine, options, self.encoding_threads, (*named, *grant.lexicons()), grant.trace_id),
             self._language_check(options),
             str if self._voices is None else partial(self._voices.resolve, grant=grant),

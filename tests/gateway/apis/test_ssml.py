@@ -11,7 +11,7 @@ from shared.counted_work import counted_callbacks
 from shared.dense_documents import DENSE_UNITS, dense_document
 from shared.engine.standin_backend import WORD_S, StandInBackend
 from vivavoce.adapters.ssml.document import BadSsml
-from vivavoce.gateway.apis.shell.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
+from vivavoce.gateway.apis.shell.speech import EncodedChunk, EncodedStream, SynthesisOptions
 from vivavoce.tts_engine.chunk import Mark, Word
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.errors import LanguageNotSpoken, StreamClosed
@@ -30,7 +30,7 @@ def with_engine(test: Callable[[Engine], Coroutine[Any, Any, None]]) -> None:
 
 
 async def speak(engine: Engine, *parts: str, **options: Any) -> tuple[list[EncodedChunk], str]:
-    async with open_encoded_stream(engine, SynthesisOptions(**options)) as utterance:
+    async with EncodedStream(engine, SynthesisOptions(**options)) as utterance:
         for part in parts:
             utterance.push_text(part)
         utterance.end_input()
@@ -101,7 +101,7 @@ def test_a_mark_is_heard_with_the_next_word_and_at_the_end() -> None:
 
 def test_a_mark_at_the_end_of_a_sentence_does_not_wait_for_more_text() -> None:
     async def test(engine: Engine) -> None:
-        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+        async with EncodedStream(engine, SynthesisOptions()) as utterance:
             utterance.push_text("<speak>One two. <mark name='a'/> <mark name='b'/></speak>")
             utterance.flush()
             chunks = [await anext(utterance), await anext(utterance)]
@@ -124,7 +124,7 @@ def test_other_text_that_begins_alike_is_plain(text: str) -> None:
 
 def test_a_document_may_follow_another_and_a_flush() -> None:
     async def test(engine: Engine) -> None:
-        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+        async with EncodedStream(engine, SynthesisOptions()) as utterance:
             utterance.push_text("<speak>One.</speak><speak>Two.</speak>")
             utterance.push_text("Three.")
             utterance.flush()
@@ -176,7 +176,7 @@ def test_a_language_that_the_voice_lacks_ends_the_utterance_with_an_error() -> N
 def test_a_fault_drops_what_was_still_to_be_spoken() -> None:
     async def test(engine: Engine) -> None:
         heard: list[EncodedChunk] = []
-        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+        async with EncodedStream(engine, SynthesisOptions()) as utterance:
             utterance.push_text("<speak>One two three. Four five six.</speak>")
             utterance.push_text("<speak><b>no</speak>")
             utterance.end_input()
@@ -228,7 +228,7 @@ def test_a_long_document_is_taken_in_slices_and_text_behind_it_follows(unit: str
     document = dense_document(unit)
 
     async def test(engine: Engine) -> None:
-        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+        async with EncodedStream(engine, SynthesisOptions()) as utterance:
             with counted_callbacks() as calls:
                 utterance.push_text(document)
                 utterance.push_text("Behind it.")
@@ -252,7 +252,7 @@ def test_a_fault_at_the_end_of_a_long_document_ends_its_utterance() -> None:
 
 def test_text_behind_a_long_document_is_refused_after_the_end_of_input() -> None:
     async def test(engine: Engine) -> None:
-        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+        async with EncodedStream(engine, SynthesisOptions()) as utterance:
             utterance.push_text(dense_document("<break/>a"))
             utterance.end_input()
             utterance.end_input()
@@ -265,7 +265,7 @@ def test_text_behind_a_long_document_is_refused_after_the_end_of_input() -> None
 
 def test_an_utterance_that_is_left_while_a_document_is_parsed_takes_no_more_of_it() -> None:
     async def test(engine: Engine) -> None:
-        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+        async with EncodedStream(engine, SynthesisOptions()) as utterance:
             utterance.push_text(dense_document("<break/>a"))
         for _ in range(1_000):
             await asyncio.sleep(0)
@@ -276,7 +276,7 @@ def test_an_utterance_that_is_left_while_a_document_is_parsed_takes_no_more_of_i
 
 def test_a_thousand_documents_in_one_text_are_taken_in_slices() -> None:
     async def test(engine: Engine) -> None:
-        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+        async with EncodedStream(engine, SynthesisOptions()) as utterance:
             with counted_callbacks() as calls:
                 utterance.push_text("<speak>{}</speak>".format("<break/>a" * 20) * 990 + "End.")
                 while not utterance.text.endswith("End."):

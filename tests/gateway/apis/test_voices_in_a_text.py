@@ -13,7 +13,7 @@ from shared.engine.standin_backend import WORD_S, StandInBackend
 from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.shell.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
+from vivavoce.gateway.apis.shell.speech import EncodedChunk, EncodedStream, SynthesisOptions
 from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.engine import Engine, EngineConfig
@@ -44,7 +44,7 @@ async def speak(
     """Return the pieces of a text, the text without markup, and the most places taken at once."""
     backend = OnePlaceBackend(pitches_hz=pitches_hz)
     async with Engine(backend, EngineConfig(), Metrics()) as engine:
-        async with open_encoded_stream(engine, SynthesisOptions(voice="tone-440", **options)) as utterance:
+        async with EncodedStream(engine, SynthesisOptions(voice="tone-440", **options)) as utterance:
             for part in parts:
                 utterance.push_text(part)
             utterance.end_input()

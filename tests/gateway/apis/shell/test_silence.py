@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shared.engine.standin_backend import WORD_S, StandInBackend
-from vivavoce.gateway.apis.shell.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
+from vivavoce.gateway.apis.shell.speech import EncodedChunk, EncodedStream, SynthesisOptions
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.metrics import Metrics
 
@@ -20,7 +20,7 @@ def speak(**options: float) -> tuple[np.ndarray, list[EncodedChunk]]:
         wanted = SynthesisOptions(**options)  # type: ignore[arg-type]
         async with (
             Engine(StandInBackend(), EngineConfig(), Metrics()) as engine,
-            open_encoded_stream(engine, wanted) as utterance,
+            EncodedStream(engine, wanted) as utterance,
         ):
             utterance.push_text(TEXT)
             utterance.end_input()

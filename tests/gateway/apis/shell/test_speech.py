@@ -16,7 +16,7 @@ from shared.event_loop import until
 from vivavoce.adapters.audio.encoders import SAMPLE_RATES, AudioFormat, Codec
 from vivavoce.adapters.audio.formats.g711 import ulaw_decode
 from vivavoce.gateway.apis.shell import speech
-from vivavoce.gateway.apis.shell.speech import EncodedChunk, SynthesisOptions, open_encoded_stream
+from vivavoce.gateway.apis.shell.speech import EncodedChunk, EncodedStream, SynthesisOptions
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.engine import Engine, EngineConfig
@@ -57,7 +57,7 @@ def with_engine(test: Callable[[Engine, CountingBackend], Coroutine[Any, Any, No
 
 
 async def speak(engine: Engine, options: SynthesisOptions, text: str = TEXT) -> list[EncodedChunk]:
-    async with open_encoded_stream(engine, options) as utterance:
+    async with EncodedStream(engine, options) as utterance:
         utterance.push_text(text)
         utterance.end_input()
         return [encoded async for encoded in utterance]
@@ -164,7 +164,7 @@ def test_prosody_is_clamped_to_the_allowed_ranges() -> None:
 
 def test_prosody_can_be_set_until_text_has_been_pushed() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
-        async with open_encoded_stream(engine, SynthesisOptions(speed=0.5)) as utterance:
+        async with EncodedStream(engine, SynthesisOptions(speed=0.5)) as utterance:
             utterance.set_prosody(
                 Prosody(speed=100.0, pitch=1.5)
             )  # 4.0 after clamping: 8 times the engine's 0.5
@@ -197,7 +197,7 @@ def test_options_out_of_range_are_refused(options: dict[str, float], message: st
 def test_an_unknown_voice_is_refused_on_entering_and_takes_no_stream() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
         with pytest.raises(UnknownVoice, match="no voice 'anna'"):
-            async with open_encoded_stream(engine, SynthesisOptions("anna")):
+            async with EncodedStream(engine, SynthesisOptions("anna")):
                 pass
         assert engine.active_streams == 0
 
@@ -206,7 +206,7 @@ def test_an_unknown_voice_is_refused_on_entering_and_takes_no_stream() -> None:
 
 def test_a_consumer_that_stops_iterating_stops_the_engine() -> None:
     async def test(engine: Engine, backend: CountingBackend) -> None:
-        async with open_encoded_stream(engine, SynthesisOptions(audio=AudioFormat("mp3"))) as utterance:
+        async with EncodedStream(engine, SynthesisOptions(audio=AudioFormat("mp3"))) as utterance:
             utterance.push_text("word " * 1_000 + ".")
             utterance.end_input()
             await anext(utterance)
@@ -220,7 +220,7 @@ def test_a_consumer_that_stops_iterating_stops_the_engine() -> None:
 @pytest.mark.parametrize("codec", ["pcm", "mp3"])
 def test_leaving_the_block_frees_the_engine_at_once(codec: Any) -> None:
     async def test(engine: Engine, backend: CountingBackend) -> None:
-        async with open_encoded_stream(engine, SynthesisOptions(audio=AudioFormat(codec))) as utterance:
+        async with EncodedStream(engine, SynthesisOptions(audio=AudioFormat(codec))) as utterance:
             utterance.push_text("word " * 1_000 + ".")
             await anext(utterance)
         await until(lambda: backend.open_slots == 0)
@@ -252,7 +252,7 @@ def test_an_encoder_is_closed_once_no_thread_uses_it(monkeypatch: pytest.MonkeyP
             calls.append("close")
 
     async def test(engine: Engine, _: CountingBackend) -> None:
-        async with open_encoded_stream(engine, SynthesisOptions(audio=AudioFormat("mp3"))) as utterance:
+        async with EncodedStream(engine, SynthesisOptions(audio=AudioFormat("mp3"))) as utterance:
             utterance.push_text(TEXT)
             waiting = asyncio.create_task(anext(utterance, None))
             assert await asyncio.to_thread(began.wait, TIMEOUT_S)
@@ -261,7 +261,7 @@ def test_an_encoder_is_closed_once_no_thread_uses_it(monkeypatch: pytest.MonkeyP
         await until(lambda: calls == ["push", "pushed", "close"])
         assert await waiting is None
 
-        async with open_encoded_stream(engine, SynthesisOptions(audio=AudioFormat("mp3"))):
+        async with EncodedStream(engine, SynthesisOptions(audio=AudioFormat("mp3"))):
             pass
         assert calls[3:] == ["close"]
 
@@ -271,7 +271,7 @@ def test_an_encoder_is_closed_once_no_thread_uses_it(monkeypatch: pytest.MonkeyP
 
 def test_cancel_ends_a_waiting_iteration() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
-        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+        async with EncodedStream(engine, SynthesisOptions()) as utterance:
             waiting = asyncio.create_task(anext(utterance, None))
             await asyncio.sleep(0)
             utterance.cancel()
@@ -294,7 +294,7 @@ def test_a_failure_is_raised_once_and_leaves_the_engine_usable() -> None:
 
 def test_flush_speaks_the_buffered_text() -> None:
     async def test(engine: Engine, _: CountingBackend) -> None:
-        async with open_encoded_stream(engine, SynthesisOptions()) as utterance:
+        async with EncodedStream(engine, SynthesisOptions()) as utterance:
             utterance.push_text("no full stop")
             utterance.flush()
             first = await anext(utterance)
