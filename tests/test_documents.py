@@ -22,7 +22,7 @@ from shared.gateways.gateway_metrics import every_metric
 from vivavoce.gateway.calls.agents.kinds.script import split_script
 from vivavoce.gateway.cli import main
 from vivavoce.gateway.cli.bench.processes import run_server_process
-from vivavoce.gateway.configuration.former_settings import REMOVED, RENAMED
+from vivavoce.gateway.configuration.former_settings import former_settings
 from vivavoce.gateway.configuration.setting_keys import SETTING_KEYS, reference
 from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.gateway.configuration.settings_loader import load_settings
@@ -250,8 +250,11 @@ def _keys_with_comments(toml: str) -> Iterator[tuple[str, str]]:
 
 def test_the_changelog_names_what_every_former_setting_is_now() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
-    rows = [f"| `{name}` | `{new}` |" for name, new in RENAMED.items()]
-    rows += [f"| `{name}` | no longer a setting: {instead} |" for name, instead in REMOVED.items()]
+    rows = [f"| `{name}` | `{new}` |" for name, new in former_settings()["renamed"].items()]
+    rows += [
+        f"| `{name}` | no longer a setting: {instead} |"
+        for name, instead in former_settings()["removed"].items()
+    ]
     assert [row for row in rows if row not in changelog] == []
 
 

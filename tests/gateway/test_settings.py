@@ -10,7 +10,7 @@ from pydantic import SecretStr, ValidationError
 
 from shared.gateways.made_settings import make_settings
 from vivavoce.adapters.ice_settings import IceServer, MediaPorts
-from vivavoce.gateway.configuration.former_settings import REMOVED, RENAMED
+from vivavoce.gateway.configuration.former_settings import former_settings
 from vivavoce.gateway.configuration.setting_keys import SETTING_KEYS
 from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings
 from vivavoce.tts_engine.reading.reading_style import ReadingStyle
@@ -169,7 +169,7 @@ def test_an_unknown_table_and_a_table_that_is_none_are_refused(tmp_path: Path) -
 def test_every_former_key_is_refused_with_what_is_set_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, new in RENAMED.items():
+    for name, new in former_settings()["renamed"].items():
         file = write_config(tmp_path, f"{name} = 1\n")
         with pytest.raises(SettingsError) as error:
             load_settings(file)
@@ -188,7 +188,7 @@ def test_every_former_key_is_refused_with_what_is_set_now(
 
 def test_every_new_name_is_a_setting() -> None:
     names = {key.name for key in SETTING_KEYS}
-    new = {value.partition(" = ")[0] for value in RENAMED.values()}
+    new = {value.partition(" = ")[0] for value in former_settings()["renamed"].values()}
     assert {name for name in new if name not in names} == {
         "lexicons.default",
         "agents.default",
@@ -219,7 +219,7 @@ def test_a_former_key_without_another_says_what_holds_now(
 def test_a_removed_key_of_a_table_says_what_holds_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (name for name in REMOVED if "." in name):
+    for name in (name for name in former_settings()["removed"] if "." in name):
         with pytest.raises(SettingsError, match=rf"^{re.escape(name)} in .*: no longer a setting: "):
             load_settings(write_config(tmp_path, f"{name} = 1\n"))
     for name in ("version", "canary_of", "share"):
