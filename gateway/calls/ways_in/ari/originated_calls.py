@@ -9,10 +9,11 @@ from uuid import uuid4
 from ....access.access_control import Grant
 from ...call_options import Caller, CallOwner
 from ...outgoing.outgoing_calls import OutgoingCall, OutgoingCalls
-from ...outgoing.states import OutgoingState, sip_of_cause
+from ...outgoing.states import OutgoingState
 from .client import AriClient, AriFailed
 from .models import ChannelLeft, Dial
 from .origination import Origination
+from .release_causes import sip_of_cause
 
 ORIGINATED: Final = "vivavoce-call:"  # argument of the application, before the call's id
 _ELSEWHERE: Final = (23, 26)  # another channel is called instead (redirected), or answers (pickup)
