@@ -499,9 +499,6 @@ ServerMessage = (
     | CallErrorMessage
     | HungUpMessage
 )
-SERVER_MESSAGE: TypeAdapter[ServerMessage] = TypeAdapter(
-    Annotated[ServerMessage, Field(discriminator="type")]
-)
 
 
 class BadCallMessage(BadRequest):
