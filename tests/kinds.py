@@ -34,7 +34,7 @@ _MORE_FILES: Final = {
     "audiosocket": ("gateway/cli/phones/audiosocket_phones.py",),
     "rtp": ("gateway/cli/phones/rtp_phones.py",),
     "asterisk_websocket": ("adapters/media_streams/asterisk.py",),
-    "browser": ("adapters/webrtc/*",),
+    "browser": ("adapters/ice_server.py", "adapters/webrtc/*"),
     "cosyvoice": ("gateway/cli/finetune/*",),
 }
 # What all carriers speak; their folder has those of each too.

@@ -1,14 +1,11 @@
 """Resamplers of received audio: the caller's rate to that of a pipeline or of speech detection.
 
-Three consumers have three input types: a Pipecat pipeline takes s16le bytes at its own rate, speech detection
-takes float32 at 16 kHz, and a WebRTC track delivers PyAV frames whose format may change with every packet.
+A Pipecat pipeline takes s16le bytes at its own rate, speech detection takes float32 at 16 kHz.
 """
 
-from collections.abc import Iterator
 from typing import Final, Protocol
 
 import numpy as np
-from av import AudioFrame, AudioResampler
 from numpy.typing import NDArray
 
 from .resample import PassthroughResampler, soxr_resampler
@@ -77,23 +74,3 @@ class DetectorResampler:
 
 def _samples(pcm: bytes) -> NDArray[np.float32]:
     return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32768)
-
-
-class FrameResampler:
-    """Converts PyAV audio frames of any rate and layout to s16le mono at 16 kHz.
-
-    A browser may change its codec at any packet, and one ``AudioResampler`` accepts one input format only.
-    """
-
-    def __init__(self) -> None:
-        self._format: tuple[int, str] | None = None  # rate and layout of the last frame
-        self._resampler: AudioResampler
-
-    def push(self, frame: AudioFrame) -> Iterator[bytes]:
-        """Yield the converted audio that is ready."""
-        frame_format = (frame.sample_rate, frame.layout.name)
-        if frame_format != self._format:
-            self._format = frame_format
-            self._resampler = AudioResampler(format="s16", layout="mono", rate=DETECTOR_SAMPLE_RATE)
-        for resampled in self._resampler.resample(frame):
-            yield bytes(resampled.planes[0])[: 2 * resampled.samples]  # the plane is padded

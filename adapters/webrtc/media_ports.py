@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...tts_engine.errors import Overloaded
-from ..ice_settings import MediaPorts
+from ..udp_ports import MediaPorts
 
 _RETRY_AFTER_S: Final = 5.0  # as for a full server: of many calls one ends soon
 

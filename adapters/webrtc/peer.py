@@ -31,8 +31,10 @@ from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import candidate_from_sdp
 from av import AudioFrame
 
-from ..audio.input_resampler import DETECTOR_SAMPLE_RATE, FrameResampler
-from ..ice_settings import IceServer, MediaPorts
+from ..audio.input_resampler import DETECTOR_SAMPLE_RATE
+from ..ice_server import IceServer
+from ..udp_ports import MediaPorts
+from .frame_resampler import FrameResampler
 from .media_ports import bound_to
 from .sdp_offer import MAX_CANDIDATES, refusing_sdp, sanitize_candidate, sanitize_offer
 from .speech_track import SpeechTrack

@@ -18,7 +18,7 @@ from aiortc.exceptions import InternalError, InvalidAccessError, InvalidStateErr
 from aiortc.sdp import SessionDescription
 
 from ...tts_engine.errors import BadRequest
-from ..ice_settings import MAX_PORT
+from ..udp_ports import MAX_PORT
 
 MAX_OFFER_CHARACTERS: Final = 64 * 1024  # five times the longest offer of a browser, with screen and camera
 MAX_MEDIA_SECTIONS: Final = 8

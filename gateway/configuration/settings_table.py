@@ -10,9 +10,6 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from ...adapters.ice_settings import MAX_PORT, MIN_PORT, MediaPorts
-from ...tts_engine.errors import BadRequest
-
 
 class SettingsTable(BaseModel):
     """A table of the configuration. Frozen."""
@@ -39,25 +36,11 @@ def _parse_json(value: object) -> object:
     return json.loads(value) if isinstance(value, str) else value
 
 
-def _parse_ports(value: object) -> object:
-    if value is None or isinstance(value, MediaPorts):
-        return value
-    try:
-        return MediaPorts.parse(str(value))
-    except BadRequest as error:
-        raise ValueError(str(error)) from None
-
-
 DIGITS: Final = BeforeValidator(_parse_digits)  # variables are text, which a Literal of numbers refuses
 JSON: Final = BeforeValidator(_parse_json)  # lists and tables, which are JSON in a variable
 Integer = Annotated[int, BeforeValidator(_reject_bool)]
 FiniteFloat = Annotated[float, BeforeValidator(_reject_bool), Field(allow_inf_nan=False)]
 Host = Annotated[str, Field(min_length=1, max_length=253, title="a host name or an IP address")]
 Port = Annotated[Integer, Field(ge=0, le=65_535, title="a port from 0 (any free one) to 65535")]
-UdpPorts = Annotated[
-    MediaPorts | None,
-    BeforeValidator(_parse_ports),
-    Field(title=f'a range of UDP ports within {MIN_PORT}-{MAX_PORT}, such as "40000-40999"'),
-]
 Network = Annotated[str, AfterValidator(_check_network)]
 NamedText = Annotated[str, Field(min_length=1)]

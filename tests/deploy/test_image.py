@@ -10,7 +10,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from vivavoce.adapters.ice_settings import IceServer
+from vivavoce.adapters.ice_server import IceServer
 from vivavoce.gateway.configuration.settings_loader import load_settings
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from shared.gateways.made_settings import make_settings
-from vivavoce.adapters.ice_settings import IceServer, MediaPorts
+from vivavoce.adapters.ice_server import IceServer
+from vivavoce.adapters.udp_ports import MediaPorts
 from vivavoce.gateway.configuration.former_settings import former_settings
 from vivavoce.gateway.configuration.setting_keys import SETTING_KEYS
 from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings

@@ -15,7 +15,7 @@ from shared.browser.chromium import BrowserTab
 from shared.browser.chromium_calls import TIMEOUT_S, BrowserFixture, fixture, needs_chromium, type_in
 from shared.browser.coturn import needs_coturn, serve_coturn
 from shared.browser.turn_server import CREDENTIAL, USERNAME, TurnServer, serve_turn
-from vivavoce.adapters.ice_settings import IceServer
+from vivavoce.adapters.ice_server import IceServer
 
 pytestmark = needs_chromium
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from ....adapters.ice_settings import MAX_PORT, MediaPorts
 from ....adapters.media.media_servers import MediaServers
 from ....adapters.media.messages import PhoneCallOptions
 from ....adapters.rtp.connection import RtpOptions
 from ....adapters.rtp.source_lock import Address
 from ....adapters.rtp.wire import RtpOpening
+from ....adapters.udp_ports import MAX_PORT, MediaPorts
 from ....tts_engine.errors import Overloaded
 from ...access.access_control import Grant
 from ..agents.agent import Agent

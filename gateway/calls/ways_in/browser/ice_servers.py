@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from .....adapters.ice_settings import IceServer
+from .....adapters.ice_server import IceServer
 
 _HOST = r"[^?:/\s]+(:[0-9]{1,5})?"
 _Url = Annotated[

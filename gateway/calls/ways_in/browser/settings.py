@@ -6,7 +6,8 @@ from typing import Annotated, Final
 
 from pydantic import Field, SecretStr
 
-from .....adapters.ice_settings import IceServer, MediaPorts
+from .....adapters.ice_server import IceServer
+from .....adapters.udp_ports import MediaPorts
 from ....configuration.settings_table import JSON, NamedText, SettingsTable
 from ...call_options import LEAD_S, CallerSpeechAction, CallSpeechOptions
 from .chat import ChatSettings

@@ -1,8 +1,28 @@
 """The table ``[rtp]`` of the configuration."""
 
-from pydantic import Field
+from typing import Annotated
 
-from ....configuration.settings_table import Host, SettingsTable, UdpPorts
+from pydantic import BeforeValidator, Field
+
+from .....adapters.udp_ports import MAX_PORT, MIN_PORT, MediaPorts
+from .....tts_engine.errors import BadRequest
+from ....configuration.settings_table import Host, SettingsTable
+
+
+def _parse_ports(value: object) -> object:
+    if value is None or isinstance(value, MediaPorts):
+        return value
+    try:
+        return MediaPorts.parse(str(value))
+    except BadRequest as error:
+        raise ValueError(str(error)) from None
+
+
+UdpPorts = Annotated[
+    MediaPorts | None,
+    BeforeValidator(_parse_ports),
+    Field(title=f'a range of UDP ports within {MIN_PORT}-{MAX_PORT}, such as "40000-40999"'),
+]
 
 
 class RtpTable(SettingsTable):

@@ -21,7 +21,8 @@ from shared.browser.fake_browser import (
     with_server,
 )
 from shared.event_loop import until
-from vivavoce.adapters.ice_settings import IceServer, MediaPorts
+from vivavoce.adapters.ice_server import IceServer
+from vivavoce.adapters.udp_ports import MediaPorts
 from vivavoce.gateway.calls.ways_in.browser.leg import BrowserLeg
 from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
 

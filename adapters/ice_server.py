@@ -1,23 +1,17 @@
-"""Network settings of WebRTC connections: STUN and TURN servers, and the range of UDP ports.
+"""STUN and TURN servers of WebRTC connections.
 
-Values only: ``webrtc.peer`` passes them to aiortc, the gateway passes the servers to browsers.
+Values only: ``webrtc.peer`` passes them to aiortc, the gateway passes them to browsers.
 
 Source: W3C WebRTC 1.0 (RTCIceServer), RFC 7064 (stun: URLs), RFC 7065 (turn: URLs).
 """
 
 import hmac
-import random
 from base64 import b64encode
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, Self
-
-from ..tts_engine.errors import BadRequest
+from typing import Final
 
 # Longer than a call: the server checks the time again whenever a relay is kept open.
 _CREDENTIAL_LIFETIME_S: Final = 86_400
-MIN_PORT: Final = 1024
-MAX_PORT: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +47,3 @@ class IceServer:
         if self.username is not None and self.credential is not None:
             fields |= {"username": self.username, "credential": self.credential}
         return fields
-
-
-@dataclass(frozen=True, slots=True)
-class MediaPorts:
-    """The UDP ports ``first`` to ``last``, both included. A call uses one port on each local address."""
-
-    first: int
-    last: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse ``"40000-40999"``. Raises BadRequest."""
-        first, dash, last = text.partition("-")
-        if not (dash and first.isdecimal() and last.isdecimal()):
-            raise BadRequest(f"got {text!r}; a range of ports is FIRST-LAST")
-        if not MIN_PORT <= int(first) <= int(last) <= MAX_PORT:
-            raise BadRequest(f"got the ports {text}; allowed are {MIN_PORT} to {MAX_PORT}, the lower first")
-        return cls(int(first), int(last))
-
-    def __str__(self) -> str:
-        return f"{self.first}-{self.last}"
-
-    def in_turn(self) -> Iterator[int]:
-        """Yield every port once, from a random one on: a port just freed may still get packets."""
-        count = self.last - self.first + 1
-        start = random.randrange(count)
-        return (self.first + (start + step) % count for step in range(count))
