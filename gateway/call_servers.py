@@ -29,9 +29,8 @@ from .calls.agents.agent import Agent, CallAgents
 from .calls.agents.registry import make_agent
 from .calls.api import placed_calls
 from .calls.api import routes as calls_api
-from .calls.call_options import LEAD_S, CallerSpeechAction, CallSpeechOptions
+from .calls.call_options import LEAD_S, CallerSpeechAction, CallSettings, CallSpeechOptions
 from .calls.expected_calls import ExpectedCalls
-from .calls.legs.leg import CallServices, CallSettings
 from .calls.recordings import CallRecordings
 from .calls.registry import CallRegistry
 from .calls.sounds.sound_files import SoundLibrary, read_background
@@ -42,7 +41,7 @@ from .calls.ways_in.browser.way_in import BROWSER
 from .calls.ways_in.media_streams.way_in import MEDIA_STREAMS
 from .calls.ways_in.rtp.way_in import RTP
 from .calls.ways_in.sip.way_in import SIP
-from .calls.ways_in.way_in import CallHost, OpenWayIn, TcpListener, WayIn
+from .calls.ways_in.way_in import CallHost, CallServices, OpenWayIn, TcpListener, WayIn
 from .configuration.settings import DEFAULT_NAME, Settings
 from .listening_sockets import limit_unidentified
 from .voice_registry import VoiceRegistry

@@ -25,7 +25,7 @@ BOUNDARIES = {
     "gateway/cluster/replicas/replica_host.py",
     "gateway/web/websocket.py",
     "gateway/engine_opening.py",
-    "gateway/calls/legs/leg.py",
+    "gateway/calls/kits/leg_call.py",
     "gateway/calls/ways_in/sip/server.py",
     "tts_engine/voice_kit/fault_isolation.py",
     "tts_engine/engine.py",

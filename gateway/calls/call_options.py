@@ -14,6 +14,8 @@ from ..voice_registry import KeyVoices
 # Seconds of speech kept ready in the playout: enough for a busy moment of the engine, and little to throw
 # away when the caller interrupts.
 LEAD_S: Final = 0.6
+# A telephone holds about 60 ms of what it has received, and drops it when the call ends.
+LINGER_S: Final = 0.06
 # Seconds after which a phone call ends of which nothing arrives, because its peer may be frozen. A phone that
 # is on hold, or sends no silence, is quiet for minutes.
 SILENT_S: Final = 3_600.0
@@ -56,6 +58,16 @@ class CallerSpeechAction(Enum):
 
     TELL = "tell"  # emit CallerSpeaking
     DISCARD = "discard"  # emit CallerSpeaking and discard what is playing
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettings:
+    """How calls are spoken on."""
+
+    lead_s: float  # speech kept ready in the playout
+    speech: CallSpeechOptions
+    caller_speech_action: CallerSpeechAction
+    linger_s: float = LINGER_S  # from the last sound sent to a hang-up; 0 where the peer paces the playout
 
 
 @dataclass(frozen=True, slots=True)

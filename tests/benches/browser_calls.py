@@ -32,12 +32,12 @@ from vivavoce.gateway import engine_opening
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import Scope
 from vivavoce.gateway.calls.agents.agent import Agent, llm_tokens
-from vivavoce.gateway.calls.legs.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.calls.ways_in.browser import way_in
 from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
 from vivavoce.gateway.calls.ways_in.browser.routes import page_routes, routes
 from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
+from vivavoce.gateway.calls.ways_in.way_in import CallServices
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.gateway.cli.received_audio import audible_span
 from vivavoce.gateway.configuration.settings_loader import load_settings

@@ -9,9 +9,10 @@ from ....adapters.media.messages import WireOpening
 from ....adapters.media.remote_media import RemoteMedia
 from ..agents.agent import Agent, run_agent
 from ..call import Call
-from ..call_options import NO_OWNER, Caller, CallOwner
-from ..legs.leg import CallServices, CallSettings, LegCall, LegGroup
+from ..call_options import NO_OWNER, Caller, CallOwner, CallSettings
 from ..transfers import CallTransfers, DialPlanTransfers
+from ..ways_in.way_in import CallServices
+from .leg_call import LegCall, LegGroup
 
 logger = logging.getLogger(__name__)
 

@@ -25,9 +25,10 @@ from ....tts_engine.errors import Overloaded
 from ...access.access_control import Grant
 from ..agents.agent import Agent
 from ..call import Call
-from ..call_options import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner
-from ..legs.leg import CallServices, CallSettings, LegGroup
+from ..call_options import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner, CallSettings
 from ..transfers import CallTransfers
+from ..ways_in.way_in import CallServices
+from .leg_call import LegGroup
 from .phone_leg import PhoneLeg, end_phone_legs
 
 logger = logging.getLogger(__name__)

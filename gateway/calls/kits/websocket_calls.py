@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 from ....adapters.media_streams.connection import MediaStreamConnection
-from ..legs.leg import LegGroup
 from ..ways_in.way_in import CallHost
+from .leg_call import LegGroup
 from .message_socket import MessageSocket
 from .websocket_leg import WebSocketCallOptions, WebSocketLeg, WebSocketLegServices, WebSocketTimeouts
 

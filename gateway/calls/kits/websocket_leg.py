@@ -35,9 +35,10 @@ from ....tts_engine.errors import Overloaded
 from ...background_tasks import cancel_and_wait
 from ..agents.agent import Agent, run_agent
 from ..call import Call
-from ..call_options import NO_OWNER, SILENT_S, UNKNOWN_CALLER, Caller, CallOwner
-from ..legs.leg import CallServices, CallSettings, LegCall, LegGroup
+from ..call_options import NO_OWNER, SILENT_S, UNKNOWN_CALLER, Caller, CallOwner, CallSettings
 from ..transfers import CallTransfers
+from ..ways_in.way_in import CallServices
+from .leg_call import LegCall, LegGroup
 from .message_socket import MessageSocket, StreamOutbox
 from .peer_paced_media import PeerPacedMedia
 

@@ -6,12 +6,13 @@
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ....adapters.media.clock import Clock
 from ....adapters.media.media_servers import MediaServers
 from ....adapters.media.messages import WireOpening
 from ....adapters.media.paced_media import SpeechDetector
+from ....adapters.playback.background import BackgroundLoops, BackgroundMixer
 from ....adapters.unidentified_connections import UnidentifiedConnections
 from ...access.access_control import AccessControl
 from ...configuration.settings import Settings
@@ -19,9 +20,15 @@ from ...voice_registry import VoiceRegistry
 from ...web.app import Mount
 from ..agents.agent import CallAgents
 from ..api.placed_calls import PlaceCall, PlacedCalls
+from ..call_options import CallSettings
 from ..expected_calls import ExpectedCalls
-from ..legs.leg import CallServices, CallSettings
+from ..recordings import CallRecordings
+from ..registry import CallRegistry
+from ..sounds.sound_files import SoundLibrary
 from .external_media import ExternalMedia
+
+if TYPE_CHECKING:
+    from ....tts_engine.speech_engine import SpeechEngine
 
 
 class WayInServer(Protocol):
@@ -39,6 +46,21 @@ class OpenWayIn:
     mounts: tuple[Mount, ...] = ()
     place_call: PlaceCall | None = None  # takes the requests of ``WayIn.placed_calls``
     external_media: ExternalMedia | None = None  # for the callers of a telephone system
+
+
+@dataclass(frozen=True, slots=True)
+class CallServices:
+    """What the calls of a server run on."""
+
+    engine: "SpeechEngine"
+    registry: CallRegistry
+    recordings: CallRecordings | None = None  # None: calls cannot be recorded
+    sounds: SoundLibrary | None = None  # None: programs can play nothing
+    background: BackgroundLoops | None = None  # under the speech of calls whose media are here; None: nothing
+
+    def background_mixer(self, sample_rate: int) -> BackgroundMixer | None:
+        """Return what mixes the sounds into the packets of a call whose media are here."""
+        return None if self.background is None else self.background.mixer(sample_rate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,13 @@ from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.calls.agents.agent import Agent
-from vivavoce.gateway.calls.legs.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
 from vivavoce.gateway.calls.ways_in.browser.chat import ChatSettings
 from vivavoce.gateway.calls.ways_in.browser.leg import BrowserPeerEvents
 from vivavoce.gateway.calls.ways_in.browser.routes import page_routes, routes
 from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
+from vivavoce.gateway.calls.ways_in.way_in import CallServices
 from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.tts_engine.engine import Engine

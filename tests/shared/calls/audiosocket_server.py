@@ -19,12 +19,12 @@ from vivavoce.gateway.calls.agents.kinds.script import SilentAgent
 from vivavoce.gateway.calls.call import Call
 from vivavoce.gateway.calls.call_options import CallSpeechOptions
 from vivavoce.gateway.calls.expected_calls import ExpectedCalls
-from vivavoce.gateway.calls.legs.leg import CallServices
 from vivavoce.gateway.calls.registry import CallRegistry
 from vivavoce.gateway.calls.ways_in.audiosocket.call_server import (
     AudioSocketCallServer,
     AudioSocketCallSettings,
 )
+from vivavoce.gateway.calls.ways_in.way_in import CallServices
 from vivavoce.tts_engine.engine import Engine
 
 CALL_ID = UUID("00000000-0000-4000-8000-000000000007")

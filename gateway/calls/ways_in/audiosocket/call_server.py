@@ -33,13 +33,15 @@ from ...call_options import (
     Caller,
     CallerSpeechAction,
     CallOwner,
+    CallSettings,
     CallSpeechOptions,
 )
 from ...expected_calls import ExpectedCall, ExpectedCalls
+from ...kits.leg_call import LegGroup
 from ...kits.phone_leg import PhoneLeg, end_phone_legs
-from ...legs.leg import CallServices, CallSettings, LegGroup
 from ...registry import CallRegistry
 from ...transfers import CallTransfers
+from ..way_in import CallServices
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,9 @@ from ....access.access_control import Grant
 from ....voice_registry import VoiceRegistry
 from ...agents.agent import Agent
 from ...api.key_calls import KeyCalls
-from ...legs.leg import CallServices, LegGroup
+from ...kits.leg_call import LegGroup
 from ...registry import CallUnknown
+from ..way_in import CallServices
 from .leg import BrowserLeg, BrowserMediaServices, BrowserPeer, BrowserPeerEvents
 from .offers import Candidates, Offer
 from .settings import BrowserCallSettings

@@ -19,8 +19,9 @@ from ...api.attachment import AttachmentOptions, CallAttachment
 from ...api.descriptions import describe_error
 from ...api.key_calls import KeyCalls
 from ...api.messages import BadCallMessage, HungUpMessage
-from ...call_options import CallOwner
-from ...legs.leg import CallServices, CallSettings, LegCall, LegGroup
+from ...call_options import CallOwner, CallSettings
+from ...kits.leg_call import LegCall, LegGroup
+from ..way_in import CallServices
 from .chat import Conversation
 from .data_channel import DataChannel
 from .settings import BrowserCallSettings

@@ -8,54 +8,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ....adapters.media.call_media import CallMedia
-from ....adapters.playback.background import BackgroundLoops, BackgroundMixer
 from ..call import Call
-from ..call_options import NO_OWNER, UNKNOWN_CALLER, Caller, CallerSpeechAction, CallOwner, CallSpeechOptions
-from ..recordings import CallRecordings
-from ..registry import ActiveCall, CallLeg, CallRegistry
-from ..sounds.sound_files import SoundLibrary
+from ..call_options import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner, CallSettings
+from ..registry import ActiveCall, CallLeg
 from ..transfers import CallTransfers
-
-if TYPE_CHECKING:
-    from ....tts_engine.speech_engine import SpeechEngine
+from ..ways_in.way_in import CallServices
 
 logger = logging.getLogger(__name__)
 
-
 AnyLeg = TypeVar("AnyLeg", bound=CallLeg)
-
-
-@dataclass(frozen=True, slots=True)
-class CallServices:
-    """What the calls of a server run on."""
-
-    engine: "SpeechEngine"
-    registry: CallRegistry
-    recordings: CallRecordings | None = None  # None: calls cannot be recorded
-    sounds: SoundLibrary | None = None  # None: programs can play nothing
-    background: BackgroundLoops | None = None  # under the speech of calls whose media are here; None: nothing
-
-    def background_mixer(self, sample_rate: int) -> BackgroundMixer | None:
-        """Return what mixes the sounds into the packets of a call whose media are here."""
-        return None if self.background is None else self.background.mixer(sample_rate)
-
-
-# A telephone holds about 60 ms of what it has received, and drops it when the call ends.
-LINGER_S: Final = 0.06
-
-
-@dataclass(frozen=True, slots=True)
-class CallSettings:
-    """How calls are spoken on."""
-
-    lead_s: float  # speech kept ready in the playout
-    speech: CallSpeechOptions
-    caller_speech_action: CallerSpeechAction
-    linger_s: float = LINGER_S  # from the last sound sent to a hang-up; 0 where the peer paces the playout
 
 
 class LegGroup(Generic[AnyLeg]):

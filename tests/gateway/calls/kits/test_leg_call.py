@@ -10,9 +10,10 @@ import pytest
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.adapters.media.paced_media import PacedMedia
 from vivavoce.adapters.playback.playout import Playout
-from vivavoce.gateway.calls.call_options import CallerSpeechAction, CallSpeechOptions
-from vivavoce.gateway.calls.legs.leg import CallServices, CallSettings, LegCall, LegGroup
+from vivavoce.gateway.calls.call_options import CallerSpeechAction, CallSettings, CallSpeechOptions
+from vivavoce.gateway.calls.kits.leg_call import LegCall, LegGroup
 from vivavoce.gateway.calls.registry import ActiveCall, CallRegistry
+from vivavoce.gateway.calls.ways_in.way_in import CallServices
 from vivavoce.tts_engine.engine import Engine
 
 SETTINGS = CallSettings(0.6, CallSpeechOptions(), CallerSpeechAction.TELL)
