@@ -53,26 +53,3 @@ class CallTransfers(Protocol):
 
         Raises CallNotTransferable, and TransferFailed if the call goes on.
         """
-
-
-class DialPlanTransfers:
-    """The dial plan goes on after the call, and reads the target."""
-
-    def check(self, target: str) -> None:
-        """Raise CallNotTransferable unless ``target`` is one for a dial plan."""
-        if target.startswith(CALL_PREFIX):
-            raise CallNotTransferable("a call of this kind cannot be joined with another")
-        check_no_endpoint(target)
-
-    def refer(self, target: str) -> None:
-        """Do nothing: the dial plan transfers the caller."""
-
-    async def attend(self, transfer: AttendedTransfer) -> None:
-        """Raise CallNotTransferable."""
-        raise CallNotTransferable("a call of this kind has no attended transfer; calls over ARI have")
-
-
-def check_no_endpoint(target: str) -> None:
-    """Raise CallNotTransferable for an endpoint, which a dial plan does not look up."""
-    if "/" in target:
-        raise CallNotTransferable(f"{target!r} is an endpoint; only an attended transfer goes to one")

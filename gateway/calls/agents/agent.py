@@ -42,31 +42,6 @@ def greetings_of(agents: CallAgents) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, greetings)))
 
 
-async def run_agent(call: Call, agent: Agent) -> None:
-    """Run an agent on a phone call, and hang up when it has nothing more to say."""
-    try:
-        await agent.run(call)
-        await call.end.finish()
-    finally:
-        call.end.hang_up("its agent returned")
-
-
-class AnnouncingAgent:
-    """Announces a call which is put through, and keeps it up."""
-
-    def __init__(self, announcement: str) -> None:
-        self.announced = asyncio.Event()
-        self._announcement = announcement
-
-    async def run(self, call: Call) -> None:
-        """Speak, and wait until the call is over."""
-        if self._announcement:
-            await call.speech.speak(self._announcement)
-            await call.speech.wait_played()
-        self.announced.set()
-        await call.end.wait_closed()
-
-
 @dataclass(frozen=True, slots=True)
 class AgentKind:
     """A kind of agent that the setting ``agents`` names: ``name``, or ``name:FILE``."""

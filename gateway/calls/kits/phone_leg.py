@@ -7,12 +7,14 @@ from typing import Final
 
 from ....adapters.media.messages import WireOpening
 from ....adapters.media.remote_media import RemoteMedia
-from ..agents.agent import Agent, run_agent
+from ..agents.agent import Agent
 from ..call import Call
 from ..call_options import NO_OWNER, Caller, CallOwner, CallSettings
-from ..transfers import CallTransfers, DialPlanTransfers
+from ..transfers import CallTransfers
 from ..ways_in.way_in import CallServices
+from .dial_plan_transfers import DialPlanTransfers
 from .leg_call import LegCall, LegGroup
+from .phone_agents import run_agent
 
 logger = logging.getLogger(__name__)
 

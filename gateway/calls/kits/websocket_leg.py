@@ -33,7 +33,7 @@ from ....adapters.media_streams.peer_playout import PeerClear, PeerCommand, Peer
 from ....adapters.unidentified_connections import UnidentifiedConnections
 from ....tts_engine.errors import Overloaded
 from ...background_tasks import cancel_and_wait
-from ..agents.agent import Agent, run_agent
+from ..agents.agent import Agent
 from ..call import Call
 from ..call_options import NO_OWNER, SILENT_S, UNKNOWN_CALLER, Caller, CallOwner, CallSettings
 from ..transfers import CallTransfers
@@ -41,6 +41,7 @@ from ..ways_in.way_in import CallServices
 from .leg_call import LegCall, LegGroup
 from .message_socket import MessageSocket, StreamOutbox
 from .peer_paced_media import PeerPacedMedia
+from .phone_agents import run_agent
 
 logger = logging.getLogger(__name__)
 

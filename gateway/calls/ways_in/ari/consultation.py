@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import uuid4
 
-from ...agents.agent import AnnouncingAgent
 from ...call import Call
 from ...call_options import Caller
+from ...kits.phone_agents import AnnouncingAgent
 from ...transfers import AttendedTransfer, CallNotTransferable, TransferFailed
 from .ari_call import AriCall
 from .models import Dial
