@@ -7,6 +7,7 @@
 The loop reads short text itself; the reader thread reads what is longer, a few segments ahead of the workers.
 The lock guards sessions and is not held during a step, so asyncio never waits for tensors. Workers may all
 run every stage, or each run one stage; in the second case a session changes its worker with its stage.
+Between steps, one worker at a time prepares what a ``PreparingBackend`` has left, if all listeners can wait.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from .backends.base import (
     Backend,
     InterruptibleBackend,
+    PreparingBackend,
     ProcessPolicy,
     SeparateProcess,
     SlotRequest,
@@ -50,6 +52,7 @@ from .scheduler import (
     ComputeCost,
     SchedulerPolicy,
     admit,
+    can_pause,
     runs_dry_at,
     schedule,
     step_cost_s,
@@ -67,6 +70,8 @@ from .voices.voices import Voices
 logger = logging.getLogger(__name__)
 
 _UNREAD_WARNING_INTERVAL_S = 60.0
+_ASSUMED_PREPARATION_S = 2.0  # before one was measured: 42 captures took at most 82 s on an H200
+_PREPARATION_CHECK_S = 0.05  # between looks at the leads of listeners, which grow without a wake-up
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,9 @@ class Engine(SpeechEngine):
         self._unread_text = threading.Condition(lock)
         self._workers_differ = len(set(backend.workers)) > 1
         self._closing = False
+        self._preparing_backend: PreparingBackend | None = None  # once the engine is open
+        self._is_preparing = False
+        self._max_preparation_s = _ASSUMED_PREPARATION_S  # of one step's
         self._unread_characters = 0  # since the last warning
         self._next_unread_warning_at = 0.0  # monotonic s
         self._threads = [
@@ -146,8 +154,8 @@ class Engine(SpeechEngine):
         backend: used instead of the bundle's backend.
         process: renders in a child process; None renders on threads of this process.
         metrics: used after the warm-up; None makes new ones.
-        warm_up: speaks a sentence on every worker first; without it the first streams wait for what is made
-            when it is first used.
+        warm_up: speaks a sentence on every worker first, and prepares further kinds of steps while no stream
+            needs the time; without it the first streams wait for what is made when it is first used.
         kept_speech: rendered lines that streams get at once which say the same. Clones' speech is never kept.
 
         Raises BundleError, BadRequest for a setting, and MissingExtra if the bundle needs one.
@@ -165,6 +173,8 @@ class Engine(SpeechEngine):
             await engine.aclose()
             raise
         engine.metrics = metrics or Metrics()
+        if warm_up:
+            engine._begin_preparations()
         return engine
 
     @property
@@ -328,6 +338,13 @@ class Engine(SpeechEngine):
         concurrent_streams = min(len(backend.workers), available) if len(self.voices) else 0
         await asyncio.gather(*(self._speak_warm_up_text() for _ in range(concurrent_streams)))
 
+    def _begin_preparations(self) -> None:
+        """Let the workers prepare further kinds of steps; before, one would delay the warm-up."""
+        if isinstance(self._backend, PreparingBackend):
+            with self._condition:
+                self._preparing_backend = self._backend
+                self._condition.notify_all()
+
     async def _speak_warm_up_text(self) -> None:
         async with self.stream(trace_id=UNHEARD) as stream:
             stream.push_text(self._backend.warm_up_text)
@@ -419,16 +436,57 @@ class Engine(SpeechEngine):
     # Worker threads
 
     def _run_worker(self, worker: int, stages: Stages) -> None:
-        while True:
-            with self._condition:
-                turns = self._next_turns(stages)
-                while not turns:
-                    if self._closing:
-                        return
-                    self._condition.wait()
-                    turns = self._next_turns(stages)
-                stage = self._backend.stage(next(iter(turns)).slot)  # the same for all of them
-            self._run_step(worker, stages, stage, turns)
+        while self._run_next(worker, stages):
+            pass
+
+    def _run_next(self, worker: int, stages: Stages) -> bool:
+        """Run a step or prepare one, and forget its sessions; False when the engine closes."""
+        work = self._next_work(worker, stages)
+        if work is None:
+            return False
+        work()
+        return True
+
+    def _next_work(self, worker: int, stages: Stages) -> Callable[[], None] | None:
+        """Wait for a step, or for time to prepare one; None when the engine closes."""
+        with self._condition:
+            while True:
+                if (preparing := self._begin_preparation(stages)) is not None:
+                    return functools.partial(self._prepare, worker, *preparing)
+                if turns := self._next_turns(stages):
+                    stage = self._backend.stage(next(iter(turns)).slot)  # the same for all of them
+                    return functools.partial(self._run_step, worker, stages, stage, turns)
+                if self._closing:
+                    return None
+                self._condition.wait(_PREPARATION_CHECK_S if self._prepares_next(stages) else None)
+
+    def _prepares_next(self, stages: Stages) -> tuple[PreparingBackend, Stage] | None:
+        """The backend and the stage that a worker of these stages prepares next; the lock is held."""
+        backend = self._preparing_backend
+        if backend is None or self._closing or self._is_preparing:
+            return None
+        stage = backend.next_preparation
+        return None if stage is None or stage not in stages else (backend, stage)
+
+    def _begin_preparation(self, stages: Stages) -> tuple[PreparingBackend, Stage] | None:
+        """What to prepare now, if every listener can wait for twice the longest so far; the lock is held."""
+        preparing = self._prepares_next(stages)
+        if preparing is None or not can_pause(self._streams, time.monotonic() + 2 * self._max_preparation_s):
+            return None
+        self._is_preparing = True
+        return preparing
+
+    def _prepare(self, worker: int, backend: PreparingBackend, stage: Stage) -> None:
+        """Prepare one kind of step. Boundary: an exception leaves it unprepared."""
+        began = time.monotonic()
+        try:
+            backend.prepare(worker, stage)
+        except Exception:
+            logger.exception("a kind of step was not prepared")
+        with self._condition:
+            self._max_preparation_s = max(self._max_preparation_s, time.monotonic() - began)
+            self._is_preparing = False
+            self._condition.notify_all()  # the next one may belong to another worker
 
     def _next_turns(self, stages: Stages) -> dict[Session, SlotTurn]:
         """Schedule a batch and mark its sessions as running; the lock is held."""

@@ -79,6 +79,18 @@ def schedule(
     return heapq.nsmallest(max_count, same_stage, key=urgency)
 
 
+def can_pause(sessions: Iterable[Session], until: float) -> bool:
+    """Whether a worker may pause until then, monotonic s: no listener waits for first audio or runs dry."""
+    return all(_can_wait(session, until) for session in sessions)
+
+
+def _can_wait(session: Session, until: float) -> bool:
+    if session.cancelled_at is not None or not (session.has_work or session.inputs):
+        return True
+    dry_at = runs_dry_at(session)
+    return dry_at is not None and dry_at > until
+
+
 def urgency(session: Session) -> float:
     """When the next audio is due, monotonic s: smaller is more urgent."""
     dry_at = runs_dry_at(session)

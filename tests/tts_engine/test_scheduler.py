@@ -10,6 +10,7 @@ from vivavoce.tts_engine.scheduler import (
     ComputeCost,
     SchedulerPolicy,
     admit,
+    can_pause,
     schedule,
     step_cost_s,
 )
@@ -237,3 +238,18 @@ def test_a_machine_too_slow_for_one_stream_admits_one() -> None:
     admit(0, slots=9, memory_slots=9, cost=cost, policy=POLICY)
     with pytest.raises(Overloaded):
         admit(1, slots=9, memory_slots=9, cost=cost, policy=POLICY)
+
+
+def test_a_worker_may_pause_while_no_listener_waits_for_sound_or_runs_dry_meanwhile() -> None:
+    done = speaking(1, deadline=5.0)
+    done.pending.clear()
+    cancelled = session(2)
+    cancelled.cancelled_at = 4.0
+    silent = Session(3, opened_at=0.0)
+    waits = (speaking(4, deadline=9.0, unread_s=0.5), done, cancelled, silent)
+    assert can_pause([], until=9.0)
+    assert can_pause(waits, until=9.4)
+    assert not can_pause(waits, until=9.5)
+    assert not can_pause([*waits, session(5)], until=0.0)
+    silent.inputs.append(("Well", None, None, 0.0))  # text that is not read yet
+    assert not can_pause(waits, until=9.4)

@@ -189,6 +189,18 @@ class ChunkedBackend(Protocol):
 
 
 @runtime_checkable
+class PreparingBackend(Protocol):
+    """A backend that prepares further kinds of steps while it serves; unprepared ones take longer."""
+
+    @property
+    def next_preparation(self) -> Stage | None:
+        """The stage whose worker prepares next; None if nothing is left. Returns at once, on any thread."""
+
+    def prepare(self, worker: int, stage: Stage) -> None:
+        """Prepare one kind of step of that stage, on a worker that runs it. Takes up to seconds."""
+
+
+@runtime_checkable
 class InterruptibleBackend(Protocol):
     """A backend whose steps may wait for another process."""
 

@@ -34,7 +34,14 @@ from ..voices.voices import Voices
 from . import process_child
 from .base import Backend, ProcessPolicy, SlotRequest, SlotTurn, Stage, StepResult
 from .hosted_backend import BackendFrontEnd, BackendParts, HostedBackend, host_backend
-from .process_child import CloseMessage, ErrorMessage, ReadyMessage, StepMessage, StepReply
+from .process_child import (
+    CloseMessage,
+    ErrorMessage,
+    PrepareMessage,
+    ReadyMessage,
+    StepMessage,
+    StepReply,
+)
 from .process_front_end import StaticFrontEnd
 
 logger = logging.getLogger(__name__)
@@ -110,6 +117,18 @@ class ProcessBackend:
     def memory_slots(self) -> int:
         """As the renderer reported after its last step."""
         return self._child.memory_slots
+
+    @property
+    def next_preparation(self) -> Stage | None:
+        """As the renderer reported after its last step."""
+        child = self._child
+        return None if child.next_preparation is None or child.has_ended() else child.next_preparation
+
+    def prepare(self, worker: int, stage: Stage) -> None:
+        """Prepare a kind of step in the child. Raises SynthesisFailed if it dies."""
+        self._child.step(
+            worker, lambda: PrepareMessage(next(self._step_numbers), worker, stage), self._send_lock
+        )
 
     def max_batch_size(self, stage: Stage) -> int:
         """As the renderer reported when it had loaded."""
@@ -251,7 +270,7 @@ class _ChildProcess:
     Attributes:
         pid: process id.
         ready: its report after loading.
-        memory_slots: as it reported last.
+        memory_slots, next_preparation: as it reported last.
     """
 
     def __init__(self, load: bytes, niceness: int) -> None:
@@ -291,6 +310,7 @@ class _ChildProcess:
             os.close(self._sentinel)
             raise
         self.memory_slots = self.ready.memory_slots
+        self.next_preparation = self.ready.next_preparation
 
     def kill(self) -> None:
         """Kill the process if it runs; what waits for it notices."""
@@ -313,9 +333,12 @@ class _ChildProcess:
             return self._has_ended
 
     def step(
-        self, worker: int, make_message: Callable[[], StepMessage], send_lock: threading.Lock
+        self,
+        worker: int,
+        make_message: Callable[[], StepMessage | PrepareMessage],
+        send_lock: threading.Lock,
     ) -> StepReply:
-        """Send a step and wait for its reply. Raises SynthesisFailed if the process has died.
+        """Send a step or a preparation and wait for its reply. Raises SynthesisFailed if the process died.
 
         send_lock: held while the message is made and sent, so that messages arrive in the order they are
         made.
@@ -327,7 +350,7 @@ class _ChildProcess:
             reply: StepReply = self._replies[worker].recv()
             if reply.number != message.number:
                 raise OSError(f"step {message.number} was answered with step {reply.number}")
-            self.memory_slots = reply.memory_slots
+            self.memory_slots, self.next_preparation = reply.memory_slots, reply.next_preparation
             return reply
 
     def close_slot(self, slot: int, send_lock: threading.Lock) -> None:

@@ -22,8 +22,8 @@ from multiprocessing.connection import Connection
 
 from ..errors import BadRequest, BundleError, SynthesisFailed, UnknownVoice, VivavoceError
 from ..voices.voices import Voice
-from .base import SlotTurn, Stage, Stages, StepResult
-from .hosted_backend import HostedBackend
+from .base import PreparingBackend, SlotTurn, Stage, Stages, StepResult
+from .hosted_backend import HostedBackend, SlotRenderer
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ class ReadyMessage:
     workers: tuple[Stages, ...]
     slots: int
     memory_slots: int
+    next_preparation: Stage | None  # as of ``PreparingBackend``
     max_batch_sizes: Mapping[Stage, int]
     first_stage: Stage
     voices: tuple[Voice, ...]
@@ -75,6 +76,15 @@ class StepMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class PrepareMessage:
+    """A preparation, as of ``PreparingBackend``; its reply is that of a step without turns."""
+
+    number: int  # among the steps
+    worker: int
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
 class CloseMessage:
     """A slot is closed."""
 
@@ -83,12 +93,13 @@ class CloseMessage:
 
 @dataclass(frozen=True, slots=True)
 class StepReply:
-    """The result of each turn, the next stage of its slot, and the slots that memory has room for."""
+    """The result of each turn, the next stage of its slot, and what the renderer reports after the step."""
 
     number: int
     results: tuple[StepResult | ErrorMessage, ...]
     stages: tuple[Stage, ...]
     memory_slots: int
+    next_preparation: Stage | None
 
 
 def child_main(load: bytes, niceness: int, requests: Connection, replies: Sequence[Connection]) -> None:
@@ -135,12 +146,17 @@ def _ready_message(hosted_backend: HostedBackend, *, max_workers: int) -> ReadyM
         tuple(renderer.workers),
         renderer.slots,
         renderer.memory_slots,
+        _next_preparation(renderer),
         batches,
         hosted_backend.first_stage,
         hosted_backend.voices,
         hosted_backend.warm_up_text,
         hosted_backend.varies_pauses,
     )
+
+
+def _next_preparation(renderer: SlotRenderer) -> Stage | None:
+    return renderer.next_preparation if isinstance(renderer, PreparingBackend) else None
 
 
 class _StepServer:
@@ -152,7 +168,7 @@ class _StepServer:
         self._replies = replies
         self._slots: dict[int, int] = {}
         self._open_errors: dict[int, ErrorMessage] = {}
-        self._steps: list[queue.SimpleQueue[StepMessage]] = []
+        self._steps: list[queue.SimpleQueue[StepMessage | PrepareMessage]] = []
         for worker in range(len(hosted_backend.renderer.workers)):
             self._steps.append(queue.SimpleQueue())
             threading.Thread(target=self._work, args=(worker,), name=f"step-{worker}", daemon=True).start()
@@ -161,14 +177,15 @@ class _StepServer:
         """Handle messages until the pipe closes."""
         while True:
             try:
-                incoming: StepMessage | CloseMessage = requests.recv()
+                incoming: StepMessage | PrepareMessage | CloseMessage = requests.recv()
             except (EOFError, OSError):
                 os._exit(0)  # without waiting for steps, whose results have no reader
             if isinstance(incoming, CloseMessage):
                 self._close(incoming.slot)
                 continue
-            for slot, prepared_request in incoming.opened:
-                self._open(slot, prepared_request)
+            if isinstance(incoming, StepMessage):
+                for slot, prepared_request in incoming.opened:
+                    self._open(slot, prepared_request)
             self._steps[incoming.worker].put(incoming)
 
     def _open(self, slot: int, incoming: object) -> None:
@@ -185,7 +202,9 @@ class _StepServer:
     def _work(self, worker: int) -> None:
         try:
             while True:
-                self._replies[worker].send(self._reply(self._steps[worker].get()))
+                work = self._steps[worker].get()
+                reply = self._prepare(work) if isinstance(work, PrepareMessage) else self._reply(work)
+                self._replies[worker].send(reply)
         except OSError:
             os._exit(0)  # the parent has closed the pipe
         finally:
@@ -207,7 +226,18 @@ class _StepServer:
             tuple(results[turn.slot] for turn in turns),
             tuple(stages),
             self._renderer.memory_slots,
+            _next_preparation(self._renderer),
         )
+
+    def _prepare(self, message: PrepareMessage) -> StepReply:
+        """Prepare a kind of step. Boundary: an exception leaves it unprepared."""
+        renderer = self._renderer
+        try:
+            if isinstance(renderer, PreparingBackend):
+                renderer.prepare(message.worker, message.stage)
+        except Exception:
+            logger.exception("a kind of step was not prepared")
+        return StepReply(message.number, (), (), renderer.memory_slots, _next_preparation(renderer))
 
     def _step(self, worker: int, turns: Sequence[SlotTurn]) -> list[StepResult | ErrorMessage]:
         """Run a step. Boundary: an exception ends only the sessions of the step."""
