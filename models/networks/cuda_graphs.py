@@ -142,7 +142,10 @@ class StepGraph(Generic[State]):
 
 
 class CapturedSteps(Generic[Key, Step]):
-    """Steps of one network by their sizes, captured when first needed, in one memory pool."""
+    """Steps of one network by their sizes, in one memory pool. A step is captured when it is first needed.
+
+    A deferred one runs without a graph until ``capture``; the shapes are the same, and so are its results.
+    """
 
     def __init__(
         self,
@@ -153,17 +156,42 @@ class CapturedSteps(Generic[Key, Step]):
         """priority: as of ``new_graph_pool``."""
         self._pool, self._capture = new_graph_pool(device, priority), capture
         self._steps: dict[Key, Step] = {}
+        self._deferred: dict[Key, Step | None] = {}  # without a graph; None before the first use
+        self._plan: Callable[[Key], object] | None = None
 
     @property
     def keys(self) -> tuple[Key, ...]:
         """Sizes for which steps have been captured."""
         return tuple(self._steps)
 
+    def defer(self, key: Key) -> None:
+        """Run the step for these sizes without a graph until it is captured."""
+        if key not in self._steps:
+            self._deferred.setdefault(key, None)
+
+    def defer_new(self, plan: Callable[[Key], object]) -> None:
+        """Defer every step that is needed for the first time from now on. plan: takes its sizes."""
+        self._plan = plan
+
     def get(self, key: Key) -> Step:
-        """The step for these sizes; captured if there is none."""
+        """The step for these sizes; captured if there is none, unless it is deferred."""
+        if self._plan is not None and key not in self._steps and key not in self._deferred:
+            self.defer(key)
+            self._plan(key)
+        if key in self._deferred:
+            step = self._deferred[key]
+            if step is None:
+                step = self._deferred[key] = self._capture(key, None)
+            return step
+        if key not in self._steps:
+            self.capture(key)
+        return self._steps[key]
+
+    def capture(self, key: Key) -> None:
+        """Capture the step for these sizes. After an error nothing has changed."""
         if key not in self._steps:
             self._steps[key] = self._capture(key, self._pool)
-        return self._steps[key]
+            self._deferred.pop(key, None)
 
 
 def bucket(count: int, max_count: int, min_count: int = 1, growth: int = 2) -> int:
@@ -180,3 +208,9 @@ def buckets(max_count: int, min_count: int = 1, growth: int = 2) -> list[int]:
     while found[-1] < max_count:
         found.append(bucket(found[-1] + 1, max_count, min_count, growth))
     return found
+
+
+def bucket_ranges(max_count: int, growth: int = 2) -> list[tuple[int, int]]:
+    """The smallest count of each bucket and the bucket, in order."""
+    found = buckets(max_count, growth=growth)
+    return list(zip([1, *(each + 1 for each in found[:-1])], found, strict=True))

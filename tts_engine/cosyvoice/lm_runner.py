@@ -23,6 +23,7 @@ from ...models.cosyvoice.lm.decode_turn import DecodeTurn
 from ...models.cosyvoice.lm.generation import Generation, LmInput, LmPrompt, SamplingRequest
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
+from ...models.devices.planned_captures import CaptureQueue
 from ..backends.recently_used import RecentlyUsed
 from ..voice_kit.kv_rows import KvRows
 
@@ -75,6 +76,9 @@ class LmRunner:
     new_generation: makes the generation of a prompt. context_ids: length of a row. max_prompt_prefixes: kept
     at once. prefill_chunk: inputs in one part. ids_per_step: ids that a recorded step yields for a row.
     voice_files: keeps the prefixes of enrolled voices.
+
+    Attributes:
+        captures: of recorded steps that are left.
     """
 
     def __init__(
@@ -91,11 +95,15 @@ class LmRunner:
     ) -> None:
         self._name = type(lm).__name__
         self._lm = _steps_of(lm)
-        is_on_host = isinstance(lm, ArraySpeechLm) or lm.device.type == "cpu"
-        self._voice_files = voice_files if is_on_host else None
+        has_graphs = _has_graphs(lm)
+        self._voice_files = None if has_graphs else voice_files
         self._new_generation = new_generation
         self.rows = KvRows(self._lm.init_state(rows, context_ids))
-        self._graphs = None if is_on_host else _decode_graphs(lm, self.rows.state, ids_per_step)
+        self._graphs = _decode_graphs(lm, self.rows.state, ids_per_step) if has_graphs else None
+        self.captures = CaptureQueue()
+        if self._graphs is not None:
+            self.captures.add(*self._graphs.defer_captures(self.captures.add))
+        self.captures.capture_for_first_sound()
         self._prefill_chunk = prefill_chunk
         self._prompt_prefixes: RecentlyUsed[LmPrompt, PromptPrefix] = RecentlyUsed(max_prompt_prefixes)
 
@@ -172,6 +180,11 @@ class LmRunner:
         return self._graphs.decoded_ahead(row, ask) if self._graphs else None
 
 
+def _has_graphs(lm: "LmNetwork | ArraySpeechLm") -> bool:
+    """Whether steps are recorded: on a device other than the CPU."""
+    return not isinstance(lm, ArraySpeechLm) and lm.device.type != "cpu"
+
+
 def _steps_of(lm: "LmNetwork | ArraySpeechLm") -> LmSteppable:
     if isinstance(lm, ArraySpeechLm):
         return lm
@@ -183,10 +196,7 @@ def _steps_of(lm: "LmNetwork | ArraySpeechLm") -> LmSteppable:
 def _decode_graphs(lm: Any, state: Any, ids_per_step: int) -> "DecodeGraphs":
     from ...models.cosyvoice.lm.decode_graphs import DecodeGraphs
 
-    graphs = DecodeGraphs(lm, state, MAX_BATCHED_INPUTS, ids_per_step)
-    if lm.device.type == "cuda":
-        graphs.record()
-    return graphs
+    return DecodeGraphs(lm, state, MAX_BATCHED_INPUTS, ids_per_step)
 
 
 def _common_prefix(new_generation: Callable[[LmPrompt], Generation], prompt: LmPrompt) -> tuple[LmInput, ...]:

@@ -53,6 +53,7 @@ def load_render_host(folder: Path, policy: CosyVoicePolicy, replica: str, bundle
     with bundle_errors():
         bundle = open_bundle(folder)
         stage = load_render_stage(bundle, with_executor(policy, bundle), None)
+    stage.captures.capture_all()  # the host knows no lead of a listener between its requests
     return RenderHost(stage, replica, bundle_digest, slots=policy.slots, max_rows=policy.max_render_rows)
 
 

@@ -23,7 +23,7 @@ from ...models.cosyvoice.lm.generation import (
 from ...models.cosyvoice.lm.sampling import SilenceFilter
 from ...models.cosyvoice.onnx_runtime.language_model import ArraySpeechLm
 from ...models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from ..backends.base import SlotTurn
+from ..backends.base import SlotTurn, Stage
 from ..voice_kit.fault_isolation import FaultIsolation
 from ..voice_kit.session_renderer import Samples, SessionRenderer, row_count
 from ..voice_kit.word_timing import VoicePaces
@@ -115,6 +115,19 @@ class CosyVoiceRenderer(SessionRenderer[CosyVoiceSession]):
         sentence = self._sessions[slot].sentence  # one read, because a step on another thread may clear it
         if sentence is not None and sentence.render_state is not None:
             self._render_stage.release(sentence.render_state)
+
+    @property
+    def next_preparation(self) -> Stage | None:
+        """As ``PreparingBackend``: the stage whose next capture the fewest streams need."""
+        queues = {Stage.DECODE: self._lm.captures, Stage.RENDER: self._render_stage.captures}
+        left = {stage: streams for stage, queue in queues.items() if (streams := queue.min_streams)}
+        return None if self._device_is_lost else min(left, key=left.__getitem__, default=None)
+
+    def prepare(self, worker: int, stage: Stage) -> None:
+        """As ``PreparingBackend``: capture one step."""
+        queue = self._lm.captures if stage is Stage.DECODE else self._render_stage.captures
+        with self._device_streams[worker]:
+            queue.capture_next()
 
     # DECODE
 

@@ -29,15 +29,24 @@ Source: pages and block tables as in nano-vllm@bb823b3e06 engine/block_manager.p
 """
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 import torch
 from torch import Tensor
 
+from ...devices.planned_captures import PlannedCapture
 from ...devices.torch_devices import to_device
-from ...networks.cuda_graphs import CapturedSteps, GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets
+from ...networks.cuda_graphs import (
+    CapturedSteps,
+    GraphMemoryPool,
+    StagingBuffer,
+    StepGraph,
+    bucket,
+    bucket_ranges,
+    buckets,
+)
 from ...networks.state import map_state
 from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
 from .attention_plan import PagePlacement, make_paged_plan
@@ -55,7 +64,7 @@ from .state import (
 _SCRATCH_PAGE = 0
 _NO_FUTURE = -1
 _MIN_PAGES = 16  # smallest bucket of pages attended to
-# Largest bucket of pages, each 1 s of speech, that is recorded in advance; a longer sentence records its own.
+# Largest bucket of pages, each 1 s of speech, that is planned; a longer sentence records its own.
 _MAX_RECORDED_PAGES = 128
 
 
@@ -151,14 +160,36 @@ class FlowGraphs:
         """Number of recorded steps."""
         return len(self._steps.keys)
 
-    @torch.inference_mode()
-    def record(self, max_blocks: int) -> None:
-        """Record the steps of chunks of up to ``max_blocks`` blocks, so that no session waits for that."""
-        for part in _FlowPart:
-            for rows in buckets(self._rows, growth=part.value):
-                for blocks in range(1, max_blocks + 1):
-                    for pages in buckets(min(self.pages, _MAX_RECORDED_PAGES), self._min_pages):
-                        self._steps.get(_FlowGraphKey(part, rows, blocks, pages))
+    def defer_captures(
+        self, max_blocks: int, plan_later: Callable[[PlannedCapture], None] | None = None
+    ) -> list[PlannedCapture]:
+        """Plan the captures of chunks of up to ``max_blocks`` blocks, which run without a graph until then.
+
+        plan_later: plans those of other sizes when they are first needed; without it they are captured then.
+        """
+        if plan_later is not None:
+            self._steps.defer_new(lambda key: plan_later(self._defer(key)))
+        max_pages = min(self.pages, _MAX_RECORDED_PAGES)
+        return [
+            self._defer(_FlowGraphKey(part, rows, blocks, pages))
+            for pages in buckets(max_pages, self._min_pages)
+            for blocks in range(1, max_blocks + 1)
+            for part in _FlowPart
+            for rows in buckets(self._rows, growth=part.value)
+        ]
+
+    def _defer(self, key: _FlowGraphKey) -> PlannedCapture:
+        self._steps.defer(key)
+
+        @torch.inference_mode()
+        def capture() -> None:
+            self._steps.capture(key)
+
+        pages = bucket(1, self.pages, self._min_pages)
+        is_first = (key.rows, key.blocks, key.pages) == (1, 1, pages)
+        name = f"the flow's {key.part.name.lower()} step of {key.rows} rows and {key.blocks} blocks"
+        min_rows = {rows: fewest for fewest, rows in bucket_ranges(self._rows, growth=key.part.value)}
+        return PlannedCapture(name, min_rows[key.rows], is_first, capture)
 
     @torch.inference_mode()
     def store_voice(self, voice: FlowState) -> PagedVoice:

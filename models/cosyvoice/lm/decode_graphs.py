@@ -21,7 +21,7 @@ differ by rounding.
 Source: CUDA graphs with padded batch buckets, as in nano-vllm@bb823b3e06 engine/model_runner.py:202-257.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,8 +33,17 @@ from ...decoding.kv_memory import (
     plan_kv_step,
     plan_kv_step_for_kernels,
 )
+from ...devices.planned_captures import PlannedCapture
 from ...devices.torch_devices import to_host
-from ...networks.cuda_graphs import CapturedSteps, GraphMemoryPool, StagingBuffer, StepGraph, bucket, buckets
+from ...networks.cuda_graphs import (
+    CapturedSteps,
+    GraphMemoryPool,
+    StagingBuffer,
+    StepGraph,
+    bucket,
+    bucket_ranges,
+    buckets,
+)
 from .decoding import DecodeTurn, RowRequest, collect_requests
 from .device_sampling import (
     NO_ID,
@@ -50,7 +59,7 @@ from .sampling import SamplingParameters
 from .speech_lm import SpeechLm
 
 _MIN_ATTENDED = 256  # smallest bucket of attended positions
-_MAX_RECORDED_ATTENDED = 2048  # largest one that is captured in advance; a longer sentence captures its own
+_MAX_RECORDED_ATTENDED = 2048  # largest one that is planned; a longer sentence captures its own
 _ROW_GROWTH = 4  # from a bucket of rows to the next: a step of 4 takes hardly longer than one of 2
 _MIN_RECENT_IDS = 16  # smallest bucket of ids that the repetition rule looks at; upstream's window is 10
 _MAX_RECENT_IDS = 1 << 30
@@ -114,11 +123,16 @@ class DecodeGraphs:
         """Sizes for which steps have been captured."""
         return self._steps.keys
 
-    @torch.inference_mode()
-    def record(self) -> None:
-        """Capture the common steps, so that no session waits for a capture later."""
-        for key in self._common_keys():
-            self._steps.get(key)
+    def defer_captures(
+        self, plan_later: Callable[[PlannedCapture], None] | None = None
+    ) -> list[PlannedCapture]:
+        """Plan the captures of the common steps, which run without a graph until then.
+
+        plan_later: plans those of other sizes when they are first needed; without it they are captured then.
+        """
+        if plan_later is not None:
+            self._steps.defer_new(lambda key: plan_later(self._defer(key)))
+        return [self._defer(key) for key in self._common_keys()]
 
     @torch.inference_mode()
     def choose(self, turns: Mapping[int, DecodeTurn]) -> dict[int, int]:
@@ -197,11 +211,27 @@ class DecodeGraphs:
         capacity = self._state.capacity
         return bucket(min(max_length + self.ids_per_step - 1, capacity), capacity, self._min_attended)
 
+    def _defer(self, key: DecodeGraphKey) -> PlannedCapture:
+        self._steps.defer(key)
+
+        @torch.inference_mode()
+        def capture() -> None:
+            self._steps.capture(key)
+
+        # Nearly all ids of a lone stream; only a block of text has several inputs.
+        is_first = (key.rows, key.columns, key.attended_positions) == (1, 1, self._min_attended)
+        name = f"the step of the language model of {key.rows} rows and {key.columns} inputs"
+        min_rows = {rows: fewest for fewest, rows in self._row_ranges()}
+        return PlannedCapture(name, min_rows[key.rows], is_first, capture)
+
+    def _row_ranges(self) -> list[tuple[int, int]]:
+        return bucket_ranges(len(self._state.lengths), growth=_ROW_GROWTH)
+
     def _common_keys(self) -> Iterator[DecodeGraphKey]:
         max_attended = max(self._min_attended, min(self._state.capacity, _MAX_RECORDED_ATTENDED))
-        for rows in buckets(len(self._state.lengths), growth=_ROW_GROWTH):
-            for columns in (1, self._max_inputs):
-                for attended in buckets(max_attended, self._min_attended):
+        for _, rows in self._row_ranges():
+            for attended in buckets(max_attended, self._min_attended):
+                for columns in dict.fromkeys((1, self._max_inputs)):
                     yield DecodeGraphKey(rows, columns, attended, _MIN_RECENT_IDS)
 
 

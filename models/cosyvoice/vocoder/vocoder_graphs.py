@@ -16,12 +16,14 @@ torch keeps the last 4096 plans, one for each number of spectra in a step.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...networks.cuda_graphs import GraphMemoryPool, StepGraph, bucket, buckets, new_graph_pool
+from ...devices.planned_captures import PlannedCapture
+from ...networks.cuda_graphs import GraphMemoryPool, StepGraph, bucket, bucket_ranges, new_graph_pool
 from ...networks.state import map_state, tensors
 from ..config import MEL_BANDS
 from .vocoder import Vocoder, step_together
@@ -54,19 +56,31 @@ class VocoderGraphs:
         """Number of recorded steps."""
         return len(self._steps)
 
+    def planned_captures(self, mel_frames: Sequence[int]) -> list[PlannedCapture]:
+        """The captures of a sentence whose chunks have these mel frames, in order, for all row counts."""
+        return [
+            PlannedCapture(
+                f"the vocoder's step of {rows} rows and {frames} frames",
+                min_rows,
+                is_for_first_sound=index == 0 and rows == 1,
+                capture=partial(self._capture, mel_frames[: index + 1], rows),
+            )
+            for min_rows, rows in bucket_ranges(self._rows, growth=_ROW_GROWTH)
+            for index, frames in enumerate(mel_frames)
+        ]
+
     @torch.inference_mode()
-    def record(self, mel_frames: Sequence[int]) -> None:
-        """Record the steps of a sentence whose chunks have these mel frames, in order, for all row counts."""
+    def _capture(self, mel_frames: Sequence[int], rows: int) -> None:
+        """Record the last of a sentence's first chunks; the others give the shapes of the state before it."""
         state = self._vocoder.init_state(1)
-        for frames in mel_frames:
-            mel, noise = _zero_inputs(self._vocoder, self._device, frames, state)
-            for rows in buckets(self._rows, growth=_ROW_GROWTH):
-                key = _key(rows, frames, state)
-                if key not in self._steps:
-                    self._steps[key] = _RecordedVocoderStep(
-                        self._vocoder, self._device, self._pool, _in_rows((mel, noise, state), rows)
-                    )
-            _, state = self._vocoder.step(mel, noise, state)
+        for frames in mel_frames[:-1]:
+            _, state = self._vocoder.step(*_zero_inputs(self._vocoder, self._device, frames, state), state)
+        mel, noise = _zero_inputs(self._vocoder, self._device, mel_frames[-1], state)
+        key = _key(rows, mel_frames[-1], state)
+        if key not in self._steps:
+            self._steps[key] = _RecordedVocoderStep(
+                self._vocoder, self._device, self._pool, _in_rows((mel, noise, state), rows)
+            )
 
     @torch.inference_mode()
     def step(self, mel: Tensor, noise: Tensor, states: Sequence[Any]) -> tuple[Tensor, list[Any]]:

@@ -8,7 +8,7 @@ equal           ids, mel and samples of graphs against steps without; ids and me
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Any, TypeVar
@@ -39,6 +39,7 @@ from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder, step_together
 from vivavoce.models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
 from vivavoce.models.decoding.uniforms import seeded_uniforms
 from vivavoce.models.devices.execution import Precision
+from vivavoce.models.devices.planned_captures import PlannedCapture
 from vivavoce.models.devices.torch_devices import separate_stream, to_device
 from vivavoce.models.networks import kernel_support
 
@@ -64,8 +65,8 @@ def measure(options: CheckOptions) -> Iterator[Finding]:
     ids, blocks = (12, 2) if options.is_quick else (50, 8)
     decode = _DecodingCheck(lm, ids)
     render = FlowCheck(flow, blocks)
-    yield from _captured(decode.graphs.record, "language model", lambda: len(decode.graphs.recorded))
-    yield from _captured(lambda: render.graphs.record(2), "flow", lambda: render.graphs.recorded_count)
+    yield from _captured(decode.graphs.defer_captures(), "language model")
+    yield from _captured(render.graphs.defer_captures(2), "flow")
     ids_alone, mel_alone = decode.with_graphs(), render.with_graphs()
     yield Finding(
         "ids of graphs that differ from those without", _different(ids_alone, decode.without_graphs())
@@ -111,7 +112,7 @@ def _hidden(lm: SpeechLm) -> Tensor:
 @torch.inference_mode()
 def _vocoder_findings(vocoder: Vocoder, device: torch.device) -> Iterator[Finding]:
     graphs = VocoderGraphs(vocoder, device, _ROWS)
-    yield from _captured(lambda: graphs.record(_VOCODER_FRAMES), "vocoder", lambda: graphs.recorded_count)
+    yield from _captured(graphs.planned_captures(_VOCODER_FRAMES), "vocoder")
     found, found_s = _vocoded(vocoder, device, graphs.step)
     expected, expected_s = _vocoded(vocoder, device, lambda *chunk: step_together(vocoder, *chunk))
     yield Finding("samples of graphs from those without, largest", largest_distance(found, expected))
@@ -143,14 +144,19 @@ def _vocoded(
     return torch.cat(pieces, 1), step_s
 
 
-def _captured(record: Callable[[], object], name: str, count: Callable[[], int]) -> Iterator[Finding]:
-    began = time.perf_counter()
-    try:
-        record()
-    except RuntimeError as error:
-        yield Finding(f"{name}, a capture failed", str(error).splitlines()[0][:300])
-    yield Finding(f"{name}, graphs", count())
+def _captured(planned: Sequence[PlannedCapture], name: str) -> Iterator[Finding]:
+    began, taken_s = time.perf_counter(), []
+    for each in planned:
+        capture_began = time.perf_counter()
+        try:
+            each.capture()
+        except RuntimeError as error:
+            yield Finding(f"{each.name}, its capture failed", str(error).splitlines()[0][:300])
+        else:
+            taken_s.append(time.perf_counter() - capture_began)
+    yield Finding(f"{name}, graphs", len(taken_s))
     yield Finding(f"{name}, recorded in", time.perf_counter() - began, "s")
+    yield Finding(f"{name}, longest capture", max(taken_s, default=0.0), "s")
 
 
 class _DecodingCheck:

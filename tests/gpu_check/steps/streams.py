@@ -15,6 +15,7 @@ import numpy as np
 from gpu_check.findings import CheckOptions, Finding, as_known
 from gpu_check.steps.machine import card_state
 
+from vivavoce.tts_engine.backends.base import PreparingBackend
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.policy import policy_for
@@ -52,6 +53,8 @@ async def _measure(
     began = time.perf_counter()
     async with open_engine(options, overlap=overlap) as (engine, voice):
         yield Finding("engine, ready to speak in", time.perf_counter() - began, "s")
+        await _captured(engine)
+        yield Finding("engine, all steps captured in", time.perf_counter() - began, "s")
         for count in counts:
             name = f"{count} stream{'s' * (count > 1)}{'' if overlap else ', stages one after another'}"
             for finding in await _load(engine, voice, count, seconds, name):
@@ -68,6 +71,14 @@ async def open_engine(options: CheckOptions, *, overlap: bool) -> AsyncIterator[
         voice = await asyncio.to_thread(engine.voices.enroll, noise.astype(np.float32), SAMPLE_RATE, "Hello.")
         await listen(engine, voice.id, 0, 0.1)
         yield engine, voice.id
+
+
+async def _captured(engine: Engine) -> None:
+    """Wait until no step runs without a graph that is to have one."""
+    backend = engine._backend
+    assert isinstance(backend, PreparingBackend)
+    while backend.next_preparation is not None or engine._is_preparing:
+        await asyncio.sleep(0.05)
 
 
 async def _load(engine: Engine, voice: str, count: int, seconds: float, name: str) -> list[Finding]:

@@ -12,11 +12,13 @@ torch = pytest.importorskip(
 from torch import Tensor  # noqa: E402
 
 from vivavoce.models.devices.torch_devices import CPU, compute_exactly  # noqa: E402
+from vivavoce.models.networks import cuda_graphs  # noqa: E402
 from vivavoce.models.networks.cuda_graphs import (  # noqa: E402
     CapturedSteps,
     StagingBuffer,
     StepGraph,
     bucket,
+    bucket_ranges,
     buckets,
     new_graph_pool,
 )
@@ -184,6 +186,47 @@ def test_tf32_is_off_on_a_card() -> None:
         assert not any(library.allow_tf32 for library in libraries)
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def test_each_bucket_has_a_range_of_counts() -> None:
+    assert bucket_ranges(36, growth=4) == [(1, 1), (2, 4), (5, 16), (17, 36)]
+    assert bucket_ranges(8, growth=8) == [(1, 1), (2, 8)]
+    assert bucket_ranges(1) == [(1, 1)]
+
+
+def test_a_deferred_step_runs_without_a_graph_until_it_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_graphs, "new_graph_pool", lambda device, priority: "pool")
+    made: list[tuple[int, object]] = []
+
+    def make(key: int, pool: object) -> tuple[int, object]:
+        if (key, pool) == (3, "pool"):
+            raise RuntimeError("no room")
+        made.append((key, pool))
+        return made[-1]
+
+    steps: CapturedSteps[int, tuple[int, object]] = CapturedSteps(CPU, make)
+    for key in (1, 2, 3):
+        steps.defer(key)
+    assert not made
+    assert steps.get(1) is steps.get(1)
+    assert made == [(1, None)]
+    assert steps.get(4) == (4, "pool")  # a size that is not deferred
+    for key in (1, 2):
+        steps.capture(key)
+        assert steps.get(key) == (key, "pool")
+    with pytest.raises(RuntimeError, match="no room"):
+        steps.capture(3)
+    assert steps.get(3) == (3, None)
+    assert steps.keys == (4, 1, 2)
+    planned: list[int] = []
+    steps.defer_new(planned.append)
+    assert steps.get(5) is steps.get(5)
+    assert steps.get(4) == (4, "pool")
+    assert planned == [5]
+    assert made.pop() == (5, None)
+    steps.defer(1)  # it is captured
+    steps.capture(1)
+    assert made == [(1, None), (4, "pool"), (1, "pool"), (2, "pool"), (3, None)]
 
 
 def test_the_kernels_of_a_pool_have_its_priority(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from ray.serve import Application
 from vivavoce.gateway.cluster.ray.application import build as build_application
 from vivavoce.gateway.cluster.ray.replica_settings import ReplicaSettings
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule
+from vivavoce.models.devices.planned_captures import CaptureQueue
 from vivavoce.tts_engine.backends.base import ALL_STAGES, Stages
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.conditioning import FlowPrompt
@@ -106,7 +107,7 @@ class CostlyRenderer:
     memory_ids, prepared_voice_ids = 1_000_000, 0
 
     def __init__(self, step_s: float) -> None:
-        self._step_s = step_s
+        self._step_s, self.captures = step_s, CaptureQueue()
 
     def copied_voice_ids(self, flow_prompt: FlowPrompt) -> int:
         return 0

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from vivavoce.models.cosyvoice.flow.hop_schedule import SpeechIdChunk
+from vivavoce.models.devices.planned_captures import CaptureQueue
 from vivavoce.tts_engine.cosyvoice.conditioning import FlowPrompt
 from vivavoce.tts_engine.cosyvoice.policy import CosyVoicePolicy
 from vivavoce.tts_engine.cosyvoice.rendering.render_host import RenderHost
@@ -34,6 +35,7 @@ class StepRecorder:
     memory_ids, prepared_voice_ids = 100_000, 0
 
     def __init__(self) -> None:
+        self.captures = CaptureQueue()
         self.steps: list[list[float]] = []
         self.permits = threading.Semaphore(1000)
         self.begun = threading.Semaphore(0)

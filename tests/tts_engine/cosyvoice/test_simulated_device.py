@@ -127,6 +127,8 @@ def test_the_usual_chunks_of_the_vocoder_are_recorded_on_another_device_only(
     )
     assert on_host._vocoder_graphs is None
     assert on_device._vocoder_graphs is not None
+    assert on_device._vocoder_graphs.recorded_count == 1  # the first chunk of a lone stream
+    on_device.captures.capture_all()
     # the first chunk, the second and those of 100 mel frames
     assert on_device._vocoder_graphs.recorded_count == 3 * len(buckets(BRIEF.max_render_rows, growth=8))
 

@@ -26,6 +26,7 @@ from ....models.cosyvoice.onnx_runtime.networks import ArrayRenderNetworks
 from ....models.cosyvoice.onnx_runtime.vocoder import ArrayVocoderStream
 from ....models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
 from ....models.devices.host_memory import free_host_bytes, release_free_heap
+from ....models.devices.planned_captures import CaptureQueue
 from ...backends.recently_used import RecentlyUsed
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
@@ -62,6 +63,7 @@ class ArrayRenderRunner:
         policy: CosyVoicePolicy,
         voice_files: PreparedVoiceFolder | None,
     ) -> None:
+        self.captures = CaptureQueue()
         self._flow, self._vocoder = networks.flow, networks.vocoder
         self._free_card_bytes = networks.free_card_bytes
         self._voice_files = voice_files if networks.free_card_bytes is None else None

@@ -9,7 +9,7 @@ A runner belongs to one thread, but a sequence may be garbage-collected on any t
 """
 
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeGuard, TypeVar
 
@@ -21,6 +21,7 @@ from ....models.cosyvoice.flow.flow_graphs import FlowGraphs, PagedVoice, Sequen
 from ....models.cosyvoice.flow.policy import CacheForm
 from ....models.cosyvoice.flow.state import FlowChunk, FlowState
 from ....models.cosyvoice.flow.streaming_flow import StreamingFlow
+from ....models.devices.planned_captures import PlannedCapture
 from ....models.devices.torch_devices import free_bytes, to_device
 from .voice_memory import OwnSequence as OwnSequence
 from .voice_memory import PreparedVoice as PreparedVoice
@@ -140,8 +141,11 @@ class GraphFlowRunner:
         pages = max(1, min(max_useful_pages, _ids_that_fit(flow, memory_share) // BLOCK_IDS))
         self._graphs = FlowGraphs(flow, rows=rows, slots=sentences, pages=pages)
         self.memory_ids = pages * BLOCK_IDS
-        if flow.device.type == "cuda":
-            self._graphs.record(-(-max_hop // BLOCK_IDS))
+        self._max_blocks = -(-max_hop // BLOCK_IDS)
+
+    def defer_captures(self, plan_later: Callable[[PlannedCapture], None]) -> list[PlannedCapture]:
+        """As ``FlowGraphs``, of chunks up to the longest hop."""
+        return self._graphs.defer_captures(self._max_blocks, plan_later)
 
     def prepare_voice(self, voice: FlowState) -> PagedVoice:
         """Copy the state to pages. Raises MemoryError."""

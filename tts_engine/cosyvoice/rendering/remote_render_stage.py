@@ -20,6 +20,7 @@ from typing import TypeVar
 import numpy as np
 
 from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
+from ....models.devices.planned_captures import CaptureQueue
 from ...backends.divided_stages import RenderReplicaDescription, RenderReplicaLost, RenderTransport
 from ...errors import SynthesisFailed
 from ...voice_kit.fault_isolation import FaultIsolation
@@ -115,6 +116,7 @@ class RemoteRenderStage:
     ) -> None:
         self._transport, self._decoder, self._clock = transport, decoder, clock
         self._bundle_digest = bundle_digest
+        self.captures = CaptureQueue()  # none: a render replica takes its own when it loads
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._replicas: dict[str, _KnownReplica] = {}

@@ -40,6 +40,7 @@ from ....models.cosyvoice.vocoder.noise_table import NoiseTable
 from ....models.cosyvoice.vocoder.normal_noise import draw_normal_on
 from ....models.cosyvoice.vocoder.vocoder import Vocoder, step_together
 from ....models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
+from ....models.devices.planned_captures import CaptureQueue
 from ....models.devices.torch_devices import to_device, to_host
 from ....models.networks.state import join_states, map_state, tensors
 from ...backends.recently_used import RecentlyUsed
@@ -86,7 +87,11 @@ class VocoderInput:
 
 
 class RenderRunner:
-    """The flow and the vocoder of a bundle, and its prepared voices."""
+    """The flow and the vocoder of a bundle, and its prepared voices.
+
+    Attributes:
+        captures: of recorded steps that are left.
+    """
 
     def __init__(
         self,
@@ -102,10 +107,20 @@ class RenderRunner:
         has_table = version is CosyVoiceVersion.V3
         self._noise_table = NoiseTable(self._vocoder.config.sine_count) if has_table else None
         self._voice_files = voice_files if _can_be_kept(networks.flow) else None
-        # Before the flow's, which takes a share of the memory that is then free.
-        self._vocoder_graphs = _vocoder_graphs(version, self._vocoder, self._device, policy)
+        self._vocoder_graphs = _vocoder_graphs(self._vocoder, self._device, policy)
         self._flow_runner = _flow_runner(networks.flow, policy)
+        self.captures = self._planned_captures(_mel_frames(policy, prompt_tail_ids(version, speed=1.0)))
+        self.captures.capture_for_first_sound()
         self._prepared: RecentlyUsed[str, object] = RecentlyUsed(policy.max_prepared_voices)
+
+    def _planned_captures(self, mel_frames: Sequence[int]) -> CaptureQueue:
+        """The flow's first: a chunk has ten steps of the flow and one of the vocoder."""
+        captures = CaptureQueue()
+        if isinstance(self._flow_runner, GraphFlowRunner):
+            captures.add(*self._flow_runner.defer_captures(captures.add))
+        if self._vocoder_graphs is not None:
+            captures.add(*self._vocoder_graphs.planned_captures(mel_frames))
+        return captures
 
     @property
     def memory_ids(self) -> int:
@@ -287,15 +302,11 @@ def _flow_runner(flow: StreamingFlow, policy: CosyVoicePolicy) -> FlowRunner[Any
     )
 
 
-def _vocoder_graphs(
-    version: CosyVoiceVersion, vocoder: Vocoder, device: torch.device, policy: CosyVoicePolicy
-) -> VocoderGraphs | None:
-    """Recorded steps of a vocoder that torch computes on a device other than the CPU."""
+def _vocoder_graphs(vocoder: Vocoder, device: torch.device, policy: CosyVoicePolicy) -> VocoderGraphs | None:
+    """Steps of a vocoder that torch computes on a device other than the CPU."""
     if device.type == "cpu" or not isinstance(vocoder, HiftNetwork):
         return None
-    graphs = VocoderGraphs(vocoder, device, policy.max_render_rows)
-    graphs.record(_mel_frames(policy, prompt_tail_ids(version, speed=1.0)))
-    return graphs
+    return VocoderGraphs(vocoder, device, policy.max_render_rows)
 
 
 def _mel_frames(policy: CosyVoicePolicy, tail_ids: int) -> list[int]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ....models.cosyvoice.config import FRAMES_PER_SPEECH_ID
 from ....models.cosyvoice.flow.hop_schedule import SpeechIdChunk
+from ....models.devices.planned_captures import CaptureQueue
 from ...voice_kit.fault_isolation import FaultIsolation
 from ..conditioning import FlowPrompt
 from ..policy import CosyVoicePolicy
@@ -62,9 +63,11 @@ class RenderStage(Protocol):
 
     Attributes:
         workers: steps that may run at the same time, each on a thread of its own.
+        captures: of recorded steps that are left.
     """
 
     workers: int
+    captures: CaptureQueue
 
     def begin_sentence(self, flow_prompt: FlowPrompt, speed: float, noise: np.random.Generator) -> Any:
         """The state of a new sentence. noise: the session's generator, which the sentence advances.
@@ -95,6 +98,7 @@ class LocalRenderStage:
 
     Attributes:
         memory_ids: speech ids for which there is memory.
+        captures: the runner's.
     """
 
     workers = 1
@@ -102,6 +106,7 @@ class LocalRenderStage:
     def __init__(self, runner: Any, policy: CosyVoicePolicy) -> None:
         self.runner = runner
         self.memory_ids: int = runner.memory_ids
+        self.captures: CaptureQueue = runner.captures
         self._policy = policy
 
     def begin_sentence(self, flow_prompt: FlowPrompt, speed: float, noise: np.random.Generator) -> Any:

@@ -17,6 +17,7 @@ from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs, SequenceHandl
 from vivavoce.models.cosyvoice.flow.page_allocator import PageAllocator  # noqa: E402
 from vivavoce.models.cosyvoice.flow.policy import CacheForm, FlowPolicy  # noqa: E402
 from vivavoce.models.cosyvoice.flow.state import FlowChunk, FlowState  # noqa: E402
+from vivavoce.models.devices.planned_captures import CaptureQueue  # noqa: E402
 from vivavoce.models.networks.layers import load_weights  # noqa: E402
 
 SMALL_V2 = FlowConfig(
@@ -219,7 +220,7 @@ def test_recording_steps_beforehand_changes_no_session(config: FlowConfig) -> No
     handle = graphs.open_sequence(graphs.store_voice(voice))
     expected = step_eagerly(flow, voice, utterance)
     assert_same(graphs.step(FlowChunk(*utterance.chunks[0]), [handle]), expected[0])
-    graphs.record(max_blocks=2)
+    CaptureQueue(graphs.defer_captures(max_blocks=2)).capture_all()
     recorded = graphs.recorded_count
     assert recorded == 2 * 2 * 2 * 2  # both parts; rows 1, 3; blocks 1, 2; pages 16, 20
     for chunk, mel in zip(utterance.chunks[1:], expected[1:], strict=True):
@@ -232,7 +233,7 @@ def test_with_kernels_a_step_is_recorded_for_rows_and_blocks_only(
 ) -> None:
     monkeypatch.setattr(Flow, "has_fused_kernels", True)
     graphs = FlowGraphs(make_flow(config), rows=8, slots=1, pages=150)
-    graphs.record(max_blocks=2)
+    CaptureQueue(graphs.defer_captures(max_blocks=2)).capture_all()
     # Encoder: 1 and 8 rows; solver: 1, 4 and 8 rows; of 1 and 2 blocks.
     assert graphs.recorded_count == 10
 

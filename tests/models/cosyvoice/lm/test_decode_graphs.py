@@ -23,6 +23,7 @@ from vivavoce.models.cosyvoice.lm.sampling import SamplingParameters  # noqa: E4
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm  # noqa: E402
 from vivavoce.models.decoding.kv_memory import SpeechLmState  # noqa: E402
 from vivavoce.models.decoding.uniforms import seeded_uniforms  # noqa: E402
+from vivavoce.models.devices.planned_captures import CaptureQueue  # noqa: E402
 
 END_OF_PROMPT = 45
 TEXT = range(10, 33)
@@ -181,7 +182,7 @@ def test_nothing_is_decoded_ahead_beyond_the_memory(lm: SpeechLm) -> None:
 
 def test_the_common_steps_are_captured_in_advance(lm: SpeechLm) -> None:
     steps, state = graphs(lm, 3)
-    steps.record()
+    CaptureQueue(steps.defer_captures()).capture_all()
     recorded = steps.recorded
     assert set(recorded) == {
         DecodeGraphKey(rows, columns, attended, 16)
@@ -201,7 +202,7 @@ def test_with_kernels_a_step_is_captured_for_rows_and_inputs_only(
 ) -> None:
     monkeypatch.setattr(SpeechLm, "has_fused_kernels", True)
     steps = DecodeGraphs(lm, lm.init_state(36, 6144), COLUMNS)
-    steps.record()
+    CaptureQueue(steps.defer_captures()).capture_all()
     assert len(steps.recorded) == 8  # 1, 4, 16 and 36 rows, of one input and of several
     assert {key.attended_positions for key in steps.recorded} == {6144}
 

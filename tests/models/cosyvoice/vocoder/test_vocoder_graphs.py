@@ -14,6 +14,7 @@ from vivavoce.models.cosyvoice.vocoder import vocoder_graphs  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v2 import HiftV2  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.hift_v3 import HiftV3  # noqa: E402
 from vivavoce.models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs  # noqa: E402
+from vivavoce.models.devices.planned_captures import CaptureQueue  # noqa: E402
 from vivavoce.models.devices.torch_devices import CPU  # noqa: E402
 from vivavoce.models.networks.cuda_graphs import StepGraph  # noqa: E402
 from vivavoce.models.networks.layers import load_weights  # noqa: E402
@@ -107,7 +108,7 @@ def test_streams_in_recorded_steps_equal_each_stream_alone(
     vocoder: Vocoder, replayed: list[ReplayedStep], count: int
 ) -> None:
     graphs = VocoderGraphs(vocoder, CPU, ROWS)
-    graphs.record([FIRST, NEXT, NEXT])
+    CaptureQueue(graphs.planned_captures([FIRST, NEXT, NEXT])).capture_all()
     streams = [Stream(vocoder, seed) for seed in range(count)]
     for round_number, frames in enumerate((FIRST, NEXT, NEXT), 1):
         assert_same(*step(graphs, streams, frames))
@@ -119,7 +120,7 @@ def test_streams_in_recorded_steps_equal_each_stream_alone(
 
 def test_a_later_replay_changes_no_earlier_result(vocoder: Vocoder, replayed: list[ReplayedStep]) -> None:
     graphs = VocoderGraphs(vocoder, CPU, ROWS)
-    graphs.record([FIRST, NEXT])
+    CaptureQueue(graphs.planned_captures([FIRST, NEXT])).capture_all()
     first, second = ([Stream(vocoder, seed), Stream(vocoder, seed + 1)] for seed in (0, 5))
     earlier = step(graphs, first, FIRST)
     assert_same(*step(graphs, second, FIRST))
@@ -136,7 +137,7 @@ def test_chunks_that_are_not_recorded_run_without_a_graph(
     vocoder: Vocoder, replayed: list[ReplayedStep]
 ) -> None:
     graphs = VocoderGraphs(vocoder, CPU, 2)
-    graphs.record([FIRST, NEXT])
+    CaptureQueue(graphs.planned_captures([FIRST, NEXT])).capture_all()
     streams = [Stream(vocoder, seed) for seed in range(3)]
     assert_same(*step(graphs, streams, FIRST))  # more rows than were recorded
     assert_same(*step(graphs, streams[:2], OTHER))
@@ -150,7 +151,7 @@ def test_recorded_frames_with_another_state_run_without_a_graph(
     vocoder: Vocoder, replayed: list[ReplayedStep]
 ) -> None:
     graphs = VocoderGraphs(vocoder, CPU, 1)
-    graphs.record([FIRST, NEXT])
+    CaptureQueue(graphs.planned_captures([FIRST, NEXT])).capture_all()
     begins_with_next, continues_with_first = Stream(vocoder, 0), Stream(vocoder, 1)
     assert_same(*step(graphs, [begins_with_next], NEXT))
     assert_same(*step(graphs, [continues_with_first], FIRST))
@@ -160,7 +161,7 @@ def test_recorded_frames_with_another_state_run_without_a_graph(
 
 def test_streams_change_company_between_steps(vocoder: Vocoder, replayed: list[ReplayedStep]) -> None:
     graphs = VocoderGraphs(vocoder, CPU, ROWS)
-    graphs.record([FIRST, NEXT])
+    CaptureQueue(graphs.planned_captures([FIRST, NEXT])).capture_all()
     a, b, c = (Stream(vocoder, seed) for seed in range(3))
     for together, frames in (([a, b], FIRST), ([c], FIRST), ([c, a, b], NEXT), ([b, c], NEXT), ([a], OTHER)):
         assert_same(*step(graphs, together, frames))
@@ -172,7 +173,7 @@ def test_a_step_leaves_the_states_it_was_given_unchanged(
     vocoder: Vocoder, replayed: list[ReplayedStep]
 ) -> None:
     graphs = VocoderGraphs(vocoder, CPU, ROWS)
-    graphs.record([FIRST, NEXT])
+    CaptureQueue(graphs.planned_captures([FIRST, NEXT])).capture_all()
     stream = Stream(vocoder, 0)
     step(graphs, [stream], FIRST)
     given, copy = stream.state, map_state(torch.clone, stream.state)
