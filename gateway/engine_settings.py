@@ -34,11 +34,12 @@ class BundleTable(SettingsTable):
         "voices that ONNX Runtime computes; `auto`: a GPU for CosyVoice and XTTS if torch can use one, else "
         "the CPU",
     )
-    precision: Literal["fp32", "bf16", "fp16", "int8", "int4", "int4-int8"] = Field(
-        default="fp32",  # as published; the others trade accuracy for speed or memory
-        title="fp32, bf16, fp16, int8, int4 or int4-int8",
+    precision: Literal["auto", "fp32", "fp32-fp16", "bf16", "fp16", "int8", "int4", "int4-int8"] = Field(
+        default="auto",  # as published, but for the flow on a card; the others trade accuracy for speed
+        title="auto, fp32, fp32-fp16, bf16, fp16, int8, int4 or int4-int8",
         description="number format of CosyVoice's language model, `fp32`, `bf16`, `fp16`, `int8` or `int4`, "
-        "or of XTTS's, the first four; `int4-int8` also of the flow",
+        "or of XTTS's, the first four; `int4-int8` and `fp32-fp16` also of the flow; `auto`: `fp32-fp16` for "
+        "CosyVoice on a GPU, else `fp32`",
     )
 
     canaries: Annotated[

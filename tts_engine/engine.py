@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..models.devices.execution import AUTO_PRECISION
 from .backends.base import (
     Backend,
     InterruptibleBackend,
@@ -132,7 +133,7 @@ class Engine(SpeechEngine):
         bundle: str = "default",
         *,
         voices: Path | None = None,
-        precision: str = "fp32",
+        precision: str = AUTO_PRECISION,
         device: str = "auto",
         executor: str = "auto",
         config: EngineConfig | None = None,
@@ -146,8 +147,8 @@ class Engine(SpeechEngine):
 
         bundle: "default" for the packaged voice, or a folder of Piper, Kokoro or CosyVoice.
         voices: folder of a ``VoiceStore``, for CosyVoice.
-        precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8", "int4"
-            or "int4-int8" (int4 with the flow in int8).
+        precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8", "int4", "int4-int8" (int4
+            with the flow in int8), "fp32-fp16" (the flow in fp16, on a GPU) or "auto" (that or "fp32").
         device: "auto" (a GPU if torch computes the bundle and can use one), "cpu", "cuda" or "cuda:N"; where
             ONNX Runtime computes, any name of ``models.onnx_providers``.
         executor: of CosyVoice's networks: "torch", "onnxruntime" or "auto" (``models.cosyvoice.executors``).

@@ -40,7 +40,7 @@ WEIGHTS = click.option(
     metavar="DIR",
     help="A checkpoint, instead of random weights.",
 )
-PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8", "int4", "int4-int8"])
+PRECISIONS = click.Choice(["auto", "fp32", "fp32-fp16", "bf16", "fp16", "int8", "int4", "int4-int8"])
 
 
 def device_option(name: str = "device") -> Callable[[Command], Command]:

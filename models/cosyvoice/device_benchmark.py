@@ -18,6 +18,7 @@ from .checkpoint.bundle import CosyVoiceBundle
 from .config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
 from .flow.flow import Flow
 from .flow.flow_graphs import FlowGraphs, PagedVoice
+from .flow.policy import FlowPolicy
 from .flow.state import FlowChunk
 from .lm.decode_graphs import DecodeGraphs
 from .lm.decoding import DecodeTurn
@@ -53,7 +54,8 @@ def measure_device(
     bundle: CosyVoiceBundle, device: torch.device, precision: Precision, size: DeviceBenchmarkSize
 ) -> DeviceTimings:
     """Load language model and flow onto a device and time them. Raises InvalidBundleError, DeviceError."""
-    lm, flow = load_lm(bundle, precision, device), load_flow(bundle, device=device)
+    policy = FlowPolicy(products=precision.of_card_flow)
+    lm, flow = load_lm(bundle, precision, device), load_flow(bundle, policy, device)
     batched_s, sequential_s = measure_flow_steps(flow, chunks=size.chunks, rounds=size.rounds)
     token_s = measure_token_s(lm, context=size.context, tokens=size.tokens)
     return DeviceTimings(size, token_s, batched_s, sequential_s)

@@ -16,6 +16,7 @@ from ..devices.execution import DeviceError, Precision
 from ..devices.torch_devices import CPU, compute_exactly
 from ..networks.kernel_cache import keep_compiled_kernels
 from ..networks.layers import load_weights
+from ..networks.precision import drop_low_halves
 from .checkpoint.bundle import CosyVoiceBundle, InvalidBundleError
 from .config import TEXT_EMBEDDING_KEY, CosyVoiceVersion
 from .flow.flow import Flow
@@ -75,10 +76,12 @@ def load_lm(
     _prepare_device(bundle, device)
     if precision is Precision.INT8 and device.type != "cpu":
         raise DeviceError(f"int8 is for a CPU, and the device is {device}; take bf16 or fp16")
+    if precision is Precision.FP32_FP16 and device.type == "cpu":
+        raise DeviceError(f"{precision} is for a card, and the device is {device}; take fp32")
     if precision.of_lm is Precision.INT4:
         raise DeviceError(f"{precision} needs the executor onnxruntime, and the executor is torch")
     weights = _read_weights(bundle, "llm.pt", device, memory_mapped=(TEXT_EMBEDDING_KEY,))
-    lm = SpeechLm.load(bundle.network_config.lm, weights, precision)
+    lm = SpeechLm.load(bundle.network_config.lm, weights, precision.of_lm)
     if weights:
         raise InvalidBundleError(f"llm.pt: {len(weights)} tensors are not used, {next(iter(weights))} first")
     return lm
@@ -90,6 +93,8 @@ def load_flow(bundle: CosyVoiceBundle, policy: FlowPolicy | None = None, device:
     with torch.device("meta"):
         flow = Flow(bundle.network_config.flow, policy)
     _load_network(flow, bundle, "flow.pt", device)
+    if flow.policy.products is Precision.FP16:
+        drop_low_halves(flow)
     return flow
 
 

@@ -21,6 +21,7 @@ class Precision(StrEnum):
     """Number format of the language model's matrices, and where a second one is named, of the flow's."""
 
     FP32 = "fp32"
+    FP32_FP16 = "fp32-fp16"
     BF16 = "bf16"
     FP16 = "fp16"
     INT8 = "int8"
@@ -30,12 +31,22 @@ class Precision(StrEnum):
     @property
     def of_lm(self) -> "Precision":
         """The format of the language model."""
-        return Precision.INT4 if self is Precision.INT4_INT8 else self
+        pairs = {Precision.INT4_INT8: Precision.INT4, Precision.FP32_FP16: Precision.FP32}
+        return pairs.get(self, self)
+
+    @property
+    def of_card_flow(self) -> "Precision":
+        """The format of the factors that kernels multiply in the flow on a card; sums are float32."""
+        return Precision.FP16 if self is Precision.FP32_FP16 else Precision.FP32
 
     @property
     def of_exported_flow(self) -> "Precision":
         """The format of the flow's exported graphs."""
         return Precision.INT8 if self is Precision.INT4_INT8 else Precision.FP32
+
+
+# A caller's choice of the precision for the device: FP32_FP16 where torch computes CosyVoice on a card.
+AUTO_PRECISION = "auto"
 
 
 class DeviceError(ValueError):

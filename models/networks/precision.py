@@ -204,6 +204,13 @@ def split_matrices(layers: Iterable[Linear | CausalConv | QkvProjection]) -> Non
                 layer.whole_bias = layer.join_biases()
 
 
+def drop_low_halves(network: nn.Module) -> None:
+    """Leave one product of float16 to the kernels of layers that were split, instead of three."""
+    for module in network.modules():
+        if isinstance(module, Linear | CausalConv | QkvProjection) and module.halves is not None:
+            module.halves = module.halves[:1].clone()  # which frees the low ones
+
+
 def _halves_of(matrix: Tensor) -> Tensor | None:
     if any(width % 32 for width in matrix.shape) or float(matrix.abs().max()) > LARGEST_FACTOR:
         return None

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ...models.devices.execution import AUTO_PRECISION
 from ..errors import BadRequest
 from ..voices.voices import Voice
 from .base import Backend, ProcessPolicy
@@ -12,7 +13,7 @@ from .voice_kind import NOTHING_KEPT, DividedStages, KeptSpeechConfig, LoadSetti
 def load_backend(
     bundle: str,
     voices: Path | None = None,
-    precision: str = "fp32",
+    precision: str = AUTO_PRECISION,
     device: str = "auto",
     process: ProcessPolicy | None = None,
     executor: str = "auto",

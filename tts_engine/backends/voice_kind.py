@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ...models.devices.execution import AUTO_PRECISION
 from ..errors import BundleError, MissingExtra
 from ..voices.voices import Voice
 from .base import Backend
@@ -44,7 +45,7 @@ class LoadSettings:
 
     folder: Path  # not used by the packaged voice
     voice_store: Path | None = None
-    precision: str = "fp32"
+    precision: str = AUTO_PRECISION
     device: str = "auto"
     executor: str = "auto"
     kept_speech: KeptSpeechConfig = NOTHING_KEPT

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ...models.devices.execution import Executor
 from ..backends.base import Backend
 from ..backends.divided_stages import RenderTransport
 from ..backends.hosted_backend import BackendParts
@@ -88,9 +89,9 @@ def measure(
         from ...models.cosyvoice.checkpoint.bundle import open_bundle
         from ...models.cosyvoice.device_benchmark import DeviceBenchmarkSize, measure_device
         from ...models.devices.torch_devices import find_device
-        from .policy import parse_precision
+        from .policy import policy_for
 
-        found, chosen = find_device(device), parse_precision(precision)
+        found, chosen = find_device(device), policy_for(precision, device, Executor.TORCH).precision
         size = size or DeviceBenchmarkSize()
         timings = measure_device(open_bundle(folder), found, chosen, size)
     gain = timings.sequential_s / timings.batched_s

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...models.cosyvoice.flow.policy import EXACT_POLICY, HALF_PRECISION_POLICY, FlowPolicy
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
-from ...models.devices.execution import Executor, Precision, is_torch_installed
+from ...models.devices.execution import AUTO_PRECISION, Executor, Precision, is_torch_installed
 from ...models.devices.onnx_providers import is_for_onnxruntime_only
 from ..errors import BadRequest, MissingExtra
 from ..voice_kit.loading import require_onnx_device
@@ -68,12 +68,15 @@ def policy_for(precision: str, device: str, executor: str = "auto") -> CosyVoice
     ONNX Runtime computes on devices that torch does not have; elsewhere the executor says what does.
 
     A GPU has room for many sessions: the flow's state is float16 there, which changes a mel by 4e-5, and
-    stages overlap, because a DECODE step hardly uses a GPU and should not wait for a RENDER step.
+    stages overlap, because a DECODE step hardly uses a GPU and should not wait for a RENDER step. Unless a
+    precision is named, products of the flow take float16 factors there.
     """
     if executor not in list(Executor):
         raise BadRequest(f"executor is {executor!r}; it must be {', '.join(Executor)}")
     chosen = _choose_executor(Executor(executor), device)
-    policy = CosyVoicePolicy(precision=parse_precision(precision), executor=chosen, device=device)
+    is_open = precision == AUTO_PRECISION
+    named = Precision.FP32 if is_open else parse_precision(precision)
+    policy = CosyVoicePolicy(precision=named, executor=chosen, device=device)
     if chosen is Executor.ONNXRUNTIME:
         require_onnx_device(device)
         return policy
@@ -82,7 +85,9 @@ def policy_for(precision: str, device: str, executor: str = "auto") -> CosyVoice
     policy = replace(policy, slots=32, overlap=True)
     if policy.executor is Executor.TENSORRT:
         return replace(policy, max_render_rows=4, flow=EXACT_POLICY)
-    return replace(policy, max_render_rows=8, flow=HALF_PRECISION_POLICY)
+    named = Precision.FP32_FP16 if is_open else named
+    flow = replace(HALF_PRECISION_POLICY, products=named.of_card_flow)
+    return replace(policy, precision=named, max_render_rows=8, flow=flow)
 
 
 def _choose_executor(executor: Executor, device: str) -> Executor:
@@ -97,5 +102,5 @@ def _choose_executor(executor: Executor, device: str) -> Executor:
 def parse_precision(name: str) -> Precision:
     """The precision with that name. Raises BadRequest if there is none."""
     if name not in list(Precision):
-        raise BadRequest(f"precision is {name!r}; it must be {', '.join(Precision)}")
+        raise BadRequest(f"precision is {name!r}; it must be {AUTO_PRECISION}, {', '.join(Precision)}")
     return Precision(name)

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ...models.devices.execution import DeviceError
+from ...models.devices.execution import AUTO_PRECISION, DeviceError
 from ...models.devices.onnx_providers import CPU, OnnxDevice, find_onnx_device
 from ..backends.base import Backend
 from ..backends.voice_kind import LoadSettings
@@ -17,7 +17,7 @@ def require_default_networks(settings: LoadSettings) -> None:
         ("precision", settings.precision, "fp32"),
         ("executor", settings.executor, "auto"),
     ):
-        if value != default:
+        if value not in (default, AUTO_PRECISION):
             raise BadRequest(f"{name} is {value!r}; only a CosyVoice bundle has others than {default}")
 
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from ...models.devices.execution import Precision
+from ...models.devices.execution import AUTO_PRECISION, Precision
 from ...models.xtts.config import XTTS_IDS_PER_S
 from ..errors import BadRequest
 from ..segmenter import SegmentPolicy
@@ -57,6 +57,7 @@ def xtts_policy_for(device: str, precision: str = "fp32") -> XttsPolicy:
 
     Raises BadRequest for a precision that XTTS or the device lacks, BundleError without the device.
     """
+    precision = Precision.FP32 if precision == AUTO_PRECISION else precision
     if precision not in _PRECISIONS:
         raise BadRequest(f"precision is {precision!r}; a bundle of XTTS has {', '.join(_PRECISIONS)}")
     policy = XttsPolicy(precision=Precision(precision), device=device)

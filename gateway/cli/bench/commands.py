@@ -218,7 +218,7 @@ def bench_serve(
 @SIZE
 @VERSION
 @WEIGHTS
-@click.option("--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of the LM.")
+@click.option("--precision", type=PRECISIONS, default="auto", show_default=True, help="Of the LM.")
 @AS_JSON
 def bench_device(
     device: str | None, size: str, version: str, bundle: Path | None, precision: str, as_json: bool

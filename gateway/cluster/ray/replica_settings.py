@@ -33,7 +33,7 @@ class ReplicaSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bundle: Annotated[str, Field(min_length=1)] = "default"  # or a folder that every machine has
-    precision: Literal["fp32", "bf16", "fp16", "int8", "int4", "int4-int8"] = "fp32"
+    precision: Literal["auto", "fp32", "fp32-fp16", "bf16", "fp16", "int8", "int4", "int4-int8"] = "auto"
     device: Annotated[str, Field(pattern=DEVICE_PATTERN)] = "auto"
     executor: Literal["auto", "torch", "onnxruntime"] = "auto"
     engine_process: bool = False  # a replica is a process of its own already

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from ...devices.execution import Precision
 from ..config import BLOCK_FRAMES, FRAMES_PER_S, FRAMES_PER_SPEECH_ID, FlowConfig, UnetConfig
 
 _ITEM_BYTES = {"float32": 4, "float16": 2}
@@ -27,6 +28,8 @@ class FlowPolicy:
     window_frames: int | None = None  # how far back a frame attends, a multiple of 50; None: all, exact
     cache_form: CacheForm = CacheForm.KEYS_VALUES
     dtype: Literal["float32", "float16"] = "float32"
+    # Factors of the products that kernels on a card compute, see ``kernels.fused_kernels``; sums are float32.
+    products: Precision = Precision.FP32
     # Initial capacity. Untouched memory costs nothing on Linux, and growing later costs a copy.
     reserve_frames: int = 40 * FRAMES_PER_S
     block_frames: int = BLOCK_FRAMES

@@ -48,7 +48,7 @@ _STAGES = 2  # of a loop: tiles that are read ahead
 
 @dataclass(frozen=True, slots=True)
 class BlockWeights:
-    """Weights of a transformer block. Matrices are pairs of halves (2, outputs, inputs) float16."""
+    """Weights of a transformer block. Matrices are halves (2 or 1, outputs, inputs) float16."""
 
     # Scale and shift before attention, and before the products, (C,) each or (N, C) with one stride.
     norms: tuple[Tensor, Tensor, Tensor, Tensor]
@@ -74,7 +74,7 @@ def _project_to_pages(  # type: ignore[no-untyped-def]
     written_pages, row_count, length, norm_stride, written_stride, block,
     page_stride, part_stride, slot_stride,
     INNER: tl.constexpr, WIDTH: tl.constexpr, EPSILON: tl.constexpr, BASE: tl.constexpr,
-    HAS_BIAS: tl.constexpr, ROTATED: tl.constexpr,
+    HAS_BIAS: tl.constexpr, ROTATED: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of the queries, or of keys or values, which are written to their pages."""
@@ -84,7 +84,7 @@ def _project_to_pages(  # type: ignore[no-untyped-def]
     columns = first + tl.arange(0, BLOCK_N)
     product = multiply_normed_by_matrix(
         x, rows, is_row, norm_weight, norm_bias, halves, columns, length, norm_stride,
-        INNER, 3 * WIDTH, EPSILON, BASE, BLOCK_M, BLOCK_N, BLOCK_K,
+        INNER, 3 * WIDTH, EPSILON, BASE, EXACT, BLOCK_M, BLOCK_N, BLOCK_K,
     )  # fmt: skip
     if HAS_BIAS:
         product += tl.load(bias + columns)[None]
@@ -114,7 +114,7 @@ def _project_to_pages(  # type: ignore[no-untyped-def]
 def _attend_pages(  # type: ignore[no-untyped-def]
     row_and_head, tile, part, query, pool, page_table, visible, slots_in_use, attended, parts, counter,
     length, query_count, slots_per_row, table_stride, block, page_stride, part_stride, slot_stride, scale,
-    HEADS: tl.constexpr, HEAD_WIDTH: tl.constexpr, PARTS: tl.constexpr,
+    HEADS: tl.constexpr, HEAD_WIDTH: tl.constexpr, PARTS: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr,
 ):  # fmt: skip
     """Attention of some frames of a row over a part of its pages, one head."""
@@ -142,7 +142,9 @@ def _attend_pages(  # type: ignore[no-untyped-def]
             mask=is_frame[:, None] & is_slot[None],
             other=0,
         )
-        largest, weight_sum, total = softmax_step(queries, keys, values, seen, largest, weight_sum, total)
+        largest, weight_sum, total = softmax_step(
+            queries, keys, values, seen, largest, weight_sum, total, EXACT
+        )
     store_attention(
         largest, weight_sum, total, rows * HEADS + head, is_frame, attended, parts, counter, part,
         query_count, HEAD_WIDTH, PARTS,
@@ -154,14 +156,14 @@ def _multiply(  # type: ignore[no-untyped-def]
     row_tile, column_tile, x, halves, bias, gate, frame_mask, residual, result,
     row_count, length, norm_stride,
     INNER: tl.constexpr, WIDTH: tl.constexpr, HAS_GATE: tl.constexpr, HAS_MASK: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    EXACT: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of a product that is added to a residual."""
     rows = row_tile * BLOCK_M + tl.arange(0, BLOCK_M)
     is_row = rows < row_count
     columns = column_tile * BLOCK_N + tl.arange(0, BLOCK_N)
     product = multiply_by_matrix(
-        x, x, rows, is_row, halves, columns, 1, 0, INNER, WIDTH, 1, BLOCK_M, BLOCK_N, BLOCK_K
+        x, x, rows, is_row, halves, columns, 1, 0, INNER, WIDTH, 1, EXACT, BLOCK_M, BLOCK_N, BLOCK_K
     )
     store_product(
         product, rows, is_row, columns, bias, gate, frame_mask, residual, result, length, norm_stride,
@@ -173,7 +175,8 @@ def _multiply(  # type: ignore[no-untyped-def]
 def _widen(  # type: ignore[no-untyped-def]
     row_tile, column_tile, x, norm_weight, norm_bias, halves, bias, result, row_count, length, norm_stride,
     INNER: tl.constexpr, WIDTH: tl.constexpr, EPSILON: tl.constexpr, BASE: tl.constexpr,
-    ACTIVATION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    ACTIVATION: tl.constexpr, EXACT: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of a product of normed rows, activated."""
     rows = row_tile * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -181,7 +184,7 @@ def _widen(  # type: ignore[no-untyped-def]
     columns = column_tile * BLOCK_N + tl.arange(0, BLOCK_N)
     product = multiply_normed_by_matrix(
         x, rows, is_row, norm_weight, norm_bias, halves, columns, length, norm_stride,
-        INNER, WIDTH, EPSILON, BASE, BLOCK_M, BLOCK_N, BLOCK_K,
+        INNER, WIDTH, EPSILON, BASE, EXACT, BLOCK_M, BLOCK_N, BLOCK_K,
     )  # fmt: skip
     store_product(
         product,
@@ -214,7 +217,7 @@ def _block_kernel(  # type: ignore[no-untyped-def]
     WIDTH: tl.constexpr, INNER: tl.constexpr, WIDE: tl.constexpr, HEADS: tl.constexpr,
     EPSILON: tl.constexpr, BASE: tl.constexpr, HAS_BIAS: tl.constexpr, ROTATED: tl.constexpr,
     HAS_GATE: tl.constexpr, HAS_MASK: tl.constexpr, ACTIVATION: tl.constexpr, PARTS: tl.constexpr,
-    QUERIES: tl.constexpr, SLOTS: tl.constexpr,
+    EXACT: tl.constexpr, QUERIES: tl.constexpr, SLOTS: tl.constexpr,
     WIDE_M: tl.constexpr, WIDE_N: tl.constexpr, WIDE_K: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
@@ -227,7 +230,7 @@ def _block_kernel(  # type: ignore[no-untyped-def]
             program // (3 * INNER // WIDE_N), program % (3 * INNER // WIDE_N), x, norm_weight, norm_bias,
             qkv, qkv_bias, cosines, sines, query, pool, written_pages, row_count, length, norm_stride,
             written_stride, block, page_stride, part_stride, slot_stride,
-            WIDTH, INNER, EPSILON, BASE, HAS_BIAS, ROTATED, WIDE_M, WIDE_N, WIDE_K,
+            WIDTH, INNER, EPSILON, BASE, HAS_BIAS, ROTATED, EXACT, WIDE_M, WIDE_N, WIDE_K,
         )  # fmt: skip
     elif program < projecting + attending:
         phase = 1
@@ -237,7 +240,7 @@ def _block_kernel(  # type: ignore[no-untyped-def]
             program // (query_tiles * PARTS), program // PARTS % query_tiles, program % PARTS,
             query, pool, page_table, visible, slots_in_use, attended, parts, part_counters + program // PARTS,
             length, query_count, slots_per_row, table_stride, block, page_stride, part_stride, slot_stride,
-            scale, HEADS, INNER // HEADS, PARTS, QUERIES, SLOTS,
+            scale, HEADS, INNER // HEADS, PARTS, EXACT, QUERIES, SLOTS,
         )  # fmt: skip
     elif program < projecting + attending + adding:
         phase = 2
@@ -246,7 +249,7 @@ def _block_kernel(  # type: ignore[no-untyped-def]
         _multiply(
             program // (WIDTH // BLOCK_N), program % (WIDTH // BLOCK_N), attended, output, output_bias,
             gate, frame_mask, x, between, row_count, length, norm_stride,
-            INNER, WIDTH, HAS_GATE, HAS_MASK, BLOCK_M, BLOCK_N, BLOCK_K,
+            INNER, WIDTH, HAS_GATE, HAS_MASK, EXACT, BLOCK_M, BLOCK_N, BLOCK_K,
         )  # fmt: skip
     elif program < programs - adding:
         phase = 3
@@ -255,7 +258,7 @@ def _block_kernel(  # type: ignore[no-untyped-def]
         _widen(
             program // (WIDE // WIDE_N), program % (WIDE // WIDE_N), between, wide_norm_weight,
             wide_norm_bias, widen, widen_bias, widened, row_count, length, norm_stride,
-            WIDTH, WIDE, EPSILON, BASE, ACTIVATION, WIDE_M, WIDE_N, WIDE_K,
+            WIDTH, WIDE, EPSILON, BASE, ACTIVATION, EXACT, WIDE_M, WIDE_N, WIDE_K,
         )  # fmt: skip
     else:
         phase = 4
@@ -264,7 +267,7 @@ def _block_kernel(  # type: ignore[no-untyped-def]
         _multiply(
             program // (WIDTH // BLOCK_N), program % (WIDTH // BLOCK_N), widened, narrow, narrow_bias,
             wide_gate, frame_mask, between, result, row_count, length, norm_stride,
-            WIDE, WIDTH, HAS_GATE, False, BLOCK_M, BLOCK_N, BLOCK_K,
+            WIDE, WIDTH, HAS_GATE, False, EXACT, BLOCK_M, BLOCK_N, BLOCK_K,
         )  # fmt: skip
     end_program(counters, phase, 5, programs)
 
@@ -314,7 +317,8 @@ def run_block(
         HAS_BIAS=weights.qkv_bias is not None, ROTATED=rotation[0].shape[2] if rotation else 0,
         HAS_GATE=weights.gates is not None,
         HAS_MASK=weights.gates is not None and plan.frame_mask is not None,
-        ACTIVATION=weights.activation, PARTS=parts, QUERIES=queries, SLOTS=_SLOTS,
+        ACTIVATION=weights.activation, PARTS=parts, EXACT=len(weights.qkv) == 2,
+        QUERIES=queries, SLOTS=_SLOTS,
         WIDE_M=large.rows, WIDE_N=large.columns, WIDE_K=large.depth,
         BLOCK_M=small.rows, BLOCK_N=small.columns, BLOCK_K=small.depth,
         num_warps=4 if large.rows < 64 else 8, num_stages=_STAGES, **launch_options(x.device),

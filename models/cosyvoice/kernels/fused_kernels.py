@@ -12,6 +12,8 @@ float32 is three of float16, summed in float32:
 
 What is left out is 2^-22 of the product. Factors must be within 65,504; of those under 2^-14, what is left
 out is 2^-36 of the other factor. Matrices are split once, when they are loaded (``precision.split_matrix``).
+Where the low halves were dropped (``precision.drop_low_halves``), products are not ``EXACT``: one of float16,
+high high', is summed in float32, and what is left out is 2^-11 of each factor.
 
 On cards from compute capability 9.0 on, the programs of a kernel are launched before the kernel before them
 has ended (``EARLY``): they read what no kernel writes, such as matrices, and then wait (``await_inputs``).
@@ -62,6 +64,21 @@ def split(x):  # type: ignore[no-untyped-def]
     return high, ((x - high.to(tl.float32)) * 2048.0).to(tl.float16)
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def add_product(x, halves, places, size, total, rest, EXACT: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Add a product of x (M, K), float32, and rows of a matrix to ``total + rest / 2048``.
+
+    halves: of a matrix of ``size`` numbers; only the high ones unless EXACT. places: (N, K), of the rows.
+    """
+    high = tl.trans(tl.load(halves + places))
+    if EXACT:
+        low = tl.trans(tl.load(halves + size + places))
+        total, rest = add_product_of_halves(x, high, low, total, rest)
+    else:
+        total = tl.dot(x.to(tl.float16), high, total)
+    return total, rest
+
+
 @triton.jit
 def add_product_of_halves(x, high, low, total, rest):  # type: ignore[no-untyped-def]
     """Add a product of x (M, K), float32, and halves (K, N) to ``total + rest / 2048``."""
@@ -75,10 +92,10 @@ def add_product_of_halves(x, high, low, total, rest):  # type: ignore[no-untyped
 @triton.jit  # type: ignore[untyped-decorator]
 def multiply_by_matrix(  # type: ignore[no-untyped-def]
     x, context, rows, is_row, halves, columns, length, context_stride,
-    INNER: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr,
+    INNER: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Rows of INNER numbers times rows of a matrix (2, WIDTH, TAPS * INNER) of halves: (BLOCK_M, BLOCK_N).
+    """Rows of INNER numbers times rows of a matrix (WIDTH, TAPS * INNER) in halves: (BLOCK_M, BLOCK_N).
 
     With several taps it is a causal convolution over the ``length`` rows of a batch row, each beside the rows
     before it, the oldest first. Rows before the first are in ``context``, TAPS - 1 of each batch row.
@@ -93,16 +110,17 @@ def multiply_by_matrix(  # type: ignore[no-untyped-def]
             source = tl.where(rows % length < lag, before, source)
         part = tl.load(source[:, None] + inner[None], mask=is_row[:, None], other=0.0)
         places = columns[:, None] * (TAPS * INNER) + (start + tl.arange(0, BLOCK_K))[None]
-        high, low = tl.load(halves + places), tl.load(halves + WIDTH * TAPS * INNER + places)
-        total, rest = add_product_of_halves(part, tl.trans(high), tl.trans(low), total, rest)
+        total, rest = add_product(part, halves, places, WIDTH * TAPS * INNER, total, rest, EXACT)
     return total + rest / 2048
 
 
-@triton.jit
-def multiply(x, y):  # type: ignore[no-untyped-def]
+@triton.jit  # type: ignore[untyped-decorator]
+def multiply(x, y, EXACT: tl.constexpr):  # type: ignore[no-untyped-def]
     """x (M, K), float32, times y (K, N), float32 or float16: (M, N) float32."""
     x_high, x_low = split(x)
-    if y.dtype == tl.float16:
+    if not EXACT:
+        return tl.dot(x_high, y.to(tl.float16))
+    elif y.dtype == tl.float16:
         return tl.dot(x_high, y) + tl.dot(x_low, y) / 2048
     else:
         y_high, y_low = split(y)
@@ -110,21 +128,23 @@ def multiply(x, y):  # type: ignore[no-untyped-def]
         return tl.dot(x_high, y_high) + rest / 2048
 
 
-@triton.jit
-def softmax_step(queries, keys, values, seen, largest, weight_sum, total):  # type: ignore[no-untyped-def]
+@triton.jit  # type: ignore[untyped-decorator]
+def softmax_step(  # type: ignore[no-untyped-def]
+    queries, keys, values, seen, largest, weight_sum, total, EXACT: tl.constexpr
+):  # fmt: skip
     """Attend to more slots: the largest score so far, the sum of the weights, and of the weighted values.
 
     queries: (BLOCK_M, d), scaled by log2(e). keys, values: (BLOCK_S, d), as ``multiply`` takes them. seen:
     (BLOCK_M, BLOCK_S), not 0 where a query sees a slot. Before the first step ``largest`` is -inf, and the
     sums are 0.
     """
-    scores = tl.where(seen != 0, multiply(queries, tl.trans(keys)), float("-inf"))
+    scores = tl.where(seen != 0, multiply(queries, tl.trans(keys), EXACT), float("-inf"))
     new_largest = tl.maximum(largest, tl.max(scores, 1))
     reference = _finite(new_largest)
     weights = tl.exp2(scores - reference[:, None])
     rescale = tl.exp2(largest - reference)
     weight_sum = weight_sum * rescale + tl.sum(weights, 1)
-    return new_largest, weight_sum, total * rescale[:, None] + multiply(weights, values)
+    return new_largest, weight_sum, total * rescale[:, None] + multiply(weights, values, EXACT)
 
 
 @triton.jit
@@ -223,7 +243,7 @@ def norm_statistics(x, begins, is_row, WIDTH: tl.constexpr, EPSILON: tl.constexp
 @triton.jit  # type: ignore[untyped-decorator]
 def multiply_normed_by_matrix(  # type: ignore[no-untyped-def]
     x, rows, is_row, weight, bias, halves, columns, length, norm_stride,
-    INNER: tl.constexpr, WIDTH: tl.constexpr, EPSILON: tl.constexpr, BASE: tl.constexpr,
+    INNER: tl.constexpr, WIDTH: tl.constexpr, EPSILON: tl.constexpr, BASE: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """``multiply_by_matrix`` of rows after a layer norm with ``BASE + weight`` and bias.
@@ -242,8 +262,7 @@ def multiply_normed_by_matrix(  # type: ignore[no-untyped-def]
         biases = tl.load(bias + norms + start, mask=is_row[:, None], other=0.0)
         part = (part - mean[:, None]) * scale[:, None] * weights + biases
         matrix = columns[:, None] * INNER + inner[None]
-        high, low = tl.load(halves + matrix), tl.load(halves + WIDTH * INNER + matrix)
-        total, rest = add_product_of_halves(part, tl.trans(high), tl.trans(low), total, rest)
+        total, rest = add_product(part, halves, matrix, WIDTH * INNER, total, rest, EXACT)
     return total + rest / 2048
 
 
@@ -269,7 +288,8 @@ def store_product(  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator]
 def _product_kernel(  # type: ignore[no-untyped-def]
     x, context, halves, bias, residual, result, row_count, length, context_stride,
-    INNER: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
+    INNER: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr, EXACT: tl.constexpr,
+    HAS_RESIDUAL: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     launch_next(EARLY)
@@ -279,7 +299,7 @@ def _product_kernel(  # type: ignore[no-untyped-def]
     await_inputs(EARLY)
     product = multiply_by_matrix(
         x, context, rows, is_row, halves, columns, length, context_stride,
-        INNER, WIDTH, TAPS, BLOCK_M, BLOCK_N, BLOCK_K,
+        INNER, WIDTH, TAPS, EXACT, BLOCK_M, BLOCK_N, BLOCK_K,
     )  # fmt: skip
     store_product(
         product, rows, is_row, columns, bias, bias, bias, residual, result, 1, 0,
@@ -292,7 +312,7 @@ def product(
 ) -> Tensor:
     """``residual + x @ matrix.T + bias``, or a causal convolution over frames: (N, T, C) float32.
 
-    x: (N, T, D), contiguous. halves: (2, C, taps * D), of each output first what it takes of the oldest
+    x: (N, T, D), contiguous. halves: (2 or 1, C, taps * D), of each output first what it takes of the oldest
     frame. context: (N, taps - 1, D), the frames before, a row of it contiguous. residual: as the result.
     """
     _, width, inner = halves.shape
@@ -302,7 +322,8 @@ def product(
     _product_kernel[triton.cdiv(batch * length, tile.rows), width // tile.columns](
         x, x if context is None else context, halves, bias, x if residual is None else residual, result,
         batch * length, length, 0 if context is None else context.stride(0),
-        INNER=inputs, WIDTH=width, TAPS=inner // inputs, HAS_RESIDUAL=residual is not None,
+        INNER=inputs, WIDTH=width, TAPS=inner // inputs, EXACT=len(halves) == 2,
+        HAS_RESIDUAL=residual is not None,
         **tile.options, **launch_options(x.device),
     )  # fmt: skip
     return result

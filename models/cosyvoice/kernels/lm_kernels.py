@@ -140,7 +140,9 @@ def attend_rows(  # type: ignore[no-untyped-def]
             memory + part_stride + slot_places, mask=is_slot[:, None], other=0.0, cache_modifier=".cg"
         )
         seen = is_slot[None] & (slots[None] <= position[:, None])
-        largest, weight_sum, total = softmax_step(queries, keys, values, seen, largest, weight_sum, total)
+        largest, weight_sum, total = softmax_step(
+            queries, keys, values, seen, largest, weight_sum, total, True
+        )
     store_attention(
         largest, weight_sum, total, heads, is_query, attended, parts, counter, part, query_count,
         HEAD_WIDTH, PARTS,

@@ -37,7 +37,7 @@ _STAGES = 3  # of a loop: tiles that are read ahead
 class ConvNormWeights:
     """A causal convolution and the norm after it."""
 
-    halves: Tensor  # (2, C, taps * D) float16
+    halves: Tensor  # (2, C, taps * D) float16, or (1, ...) of high ones only
     bias: Tensor  # (C,)
     norm_weight: Tensor  # (C,)
     norm_bias: Tensor  # (C,)
@@ -51,7 +51,7 @@ def new_resnet_counters(device: torch.device) -> Tensor:
 @triton.jit  # type: ignore[untyped-decorator]
 def _convolve(  # type: ignore[no-untyped-def]
     program, x, context, halves, bias, result, row_count, length, context_stride,
-    INNER: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr,
+    INNER: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     rows = program // (WIDTH // BLOCK_N) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -59,7 +59,7 @@ def _convolve(  # type: ignore[no-untyped-def]
     is_row = rows < row_count
     product = multiply_by_matrix(
         x, context, rows, is_row, halves, columns, length, context_stride,
-        INNER, WIDTH, TAPS, BLOCK_M, BLOCK_N, BLOCK_K,
+        INNER, WIDTH, TAPS, EXACT, BLOCK_M, BLOCK_N, BLOCK_K,
     )  # fmt: skip
     store_product(
         product, rows, is_row, columns, bias, bias, bias, x, result, 1, 0, WIDTH, "none", False, False, False
@@ -69,7 +69,7 @@ def _convolve(  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator]
 def _add_normed(  # type: ignore[no-untyped-def]
     program, x, halves, bias, convolved, norm_weight, norm_bias, result, row_count,
-    INNER: tl.constexpr, WIDTH: tl.constexpr, EPSILON: tl.constexpr,
+    INNER: tl.constexpr, WIDTH: tl.constexpr, EPSILON: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A tile of ``mish(norm(convolved)) + x @ matrix.T + bias``."""
@@ -77,7 +77,7 @@ def _add_normed(  # type: ignore[no-untyped-def]
     columns = program % (WIDTH // BLOCK_N) * BLOCK_N + tl.arange(0, BLOCK_N)
     is_row = rows < row_count
     product = multiply_by_matrix(
-        x, x, rows, is_row, halves, columns, 1, 0, INNER, WIDTH, 1, BLOCK_M, BLOCK_N, BLOCK_K
+        x, x, rows, is_row, halves, columns, 1, 0, INNER, WIDTH, 1, EXACT, BLOCK_M, BLOCK_N, BLOCK_K
     )
     mean, scale = norm_statistics(convolved, rows * WIDTH, is_row, WIDTH, EPSILON, BLOCK_N)
     places = rows[:, None] * WIDTH + columns[None]
@@ -94,7 +94,7 @@ def _resnet_kernel(  # type: ignore[no-untyped-def]
     first, first_bias, first_norm, first_norm_bias, second, second_bias, second_norm, second_norm_bias,
     shortcut, shortcut_bias,
     row_count, length, rows_per_offset, offset_stride, first_stride, second_stride, tiles,
-    INNER: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr, EPSILON: tl.constexpr,
+    INNER: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr, EPSILON: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     launch_next(EARLY)
@@ -104,7 +104,7 @@ def _resnet_kernel(  # type: ignore[no-untyped-def]
     if program < tiles:
         _convolve(
             program, x, first_context, first, first_bias, convolved, row_count, length, first_stride,
-            INNER, WIDTH, TAPS, BLOCK_M, BLOCK_N, BLOCK_K,
+            INNER, WIDTH, TAPS, EXACT, BLOCK_M, BLOCK_N, BLOCK_K,
         )  # fmt: skip
     elif program < tiles + row_count:
         phase = 1
@@ -119,14 +119,14 @@ def _resnet_kernel(  # type: ignore[no-untyped-def]
         await_phase(counters, 1, row_count)
         _convolve(
             program - tiles - row_count, hidden, second_context, second, second_bias, again,
-            row_count, length, second_stride, WIDTH, WIDTH, TAPS, BLOCK_M, BLOCK_N, BLOCK_K,
+            row_count, length, second_stride, WIDTH, WIDTH, TAPS, EXACT, BLOCK_M, BLOCK_N, BLOCK_K,
         )  # fmt: skip
     else:
         phase = 3
         await_phase(counters, 2, tiles)
         _add_normed(
             program - (programs - tiles), x, shortcut, shortcut_bias, again, second_norm, second_norm_bias,
-            result, row_count, INNER, WIDTH, EPSILON, BLOCK_M, BLOCK_N, BLOCK_K,
+            result, row_count, INNER, WIDTH, EPSILON, EXACT, BLOCK_M, BLOCK_N, BLOCK_K,
         )  # fmt: skip
     end_program(counters, phase, 4, programs)
 
@@ -143,7 +143,7 @@ def run_resnet(
     """A residual block: (N, T, C) float32, and the next contexts, (N, taps - 1, D) and (N, taps - 1, C).
 
     x: (N, T, D) float32, contiguous; T is at least taps - 1. offset: (1 or N, 1, C). contexts: as the next
-    ones. A row of either is contiguous. shortcut: halves (2, C, D) and bias. epsilon: of both norms.
+    ones. A row of either is contiguous. shortcut: halves (2 or 1, C, D) and bias. epsilon: of both norms.
     counters: of ``new_resnet_counters``.
     """
     batch, length, inputs = x.shape
@@ -157,7 +157,7 @@ def run_resnet(
         *(part for conv in convs for part in (conv.halves, conv.bias, conv.norm_weight, conv.norm_bias)),
         *shortcut, rows, length, length if len(offset) > 1 else rows, offset.stride(0),
         contexts[0].stride(0), contexts[1].stride(0), tiles,
-        INNER=inputs, WIDTH=width, TAPS=taps, EPSILON=epsilon,
+        INNER=inputs, WIDTH=width, TAPS=taps, EPSILON=epsilon, EXACT=len(shortcut[0]) == 2,
         BLOCK_M=tile.rows, BLOCK_N=tile.columns, BLOCK_K=tile.depth,
         num_warps=4, num_stages=_STAGES, **launch_options(x.device),
     )  # fmt: skip

@@ -97,7 +97,7 @@ def load_engines(bundle: CosyVoiceBundle, precision: Precision, device: torch.de
     if device.type != "cuda":
         raise DeviceError(f"the executor tensorrt is for a graphics card, and the device is {device}")
     is_narrow = precision in (Precision.BF16, Precision.FP16)
-    products = precision if is_narrow else Precision.FP32
+    products = precision if is_narrow else precision.of_card_flow
     return EngineLoader(import_tensorrt(), bundle, products, device).load()
 
 

@@ -30,7 +30,7 @@ Mel = NDArray[np.float32]
 
 def flow_errors(bundle: CosyVoiceBundle, precision: Precision, name: str) -> Iterator[BenchFigure]:
     """Yield the errors of a precision. Raises InvalidBundleError."""
-    exact = _render_with_torch(load_flow(bundle))
+    exact = render_with_torch(load_flow(bundle))
     found = _render_arrays(load_array_flow(bundle, EXACT_POLICY, precision))
     yield BenchFigure(f"{name}, error of the mel", 100 * relative_error(found, exact), "%")
 
@@ -66,7 +66,8 @@ def _render_arrays(flow: ArrayFlow) -> Mel:
 
 
 @torch.inference_mode()
-def _render_with_torch(flow: Flow) -> Mel:
+def render_with_torch(flow: Flow) -> Mel:
+    """The mel of the chunks, (80, T)."""
     drawn_ids, drawn_mel, embedding = _inputs(flow.config.codebook_size)
     ids, mel = torch.from_numpy(drawn_ids)[None], torch.from_numpy(drawn_mel)[None]
     speaker = flow.project_speaker(torch.from_numpy(embedding)[None])

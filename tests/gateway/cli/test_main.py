@@ -75,7 +75,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         (["serve", "--audiosocket-host", "::"], "audiosocket.host: got '::', which other machines can reach"),
         (
             ["serve", "--precision", "half"],
-            "bundle.precision (command line): got 'half'; allowed is fp32, bf16, fp16",
+            "bundle.precision (command line): got 'half'; allowed is auto, fp32, fp32-fp16, bf16, fp16",
         ),
         (
             ["serve", "--precision", "int8", "--http-port", "0", "--audiosocket-port", "0"],

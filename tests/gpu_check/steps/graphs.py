@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -18,7 +19,7 @@ import torch
 from gpu_check.findings import CheckOptions, Finding
 from torch import Tensor
 
-from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
+from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
 from vivavoce.models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_IDS, MEL_BANDS
 from vivavoce.models.cosyvoice.device_benchmark import (
     DeviceBenchmarkSize,
@@ -61,6 +62,12 @@ def measure(options: CheckOptions) -> Iterator[Finding]:
         yield Finding(f"a token in {precision}, context {size.context}", 1000 * timings.token_s, "ms")
     yield Finding(f"flow, {size.chunks} chunks in one step", 1000 * timings.batched_s, "ms")
     yield Finding(f"flow, {size.chunks} one after another", 1000 * timings.sequential_s, "ms")
+    if device.type == "cuda":
+        timings = measure_device(bundle, device, Precision.FP32_FP16, size)
+        name = f"flow in {Precision.FP32_FP16}"
+        yield Finding(f"{name}, {size.chunks} chunks in one step", 1000 * timings.batched_s, "ms")
+        yield Finding(f"{name}, {size.chunks} one after another", 1000 * timings.sequential_s, "ms")
+        yield Finding(f"mel in {Precision.FP32_FP16} from fp32, largest", _one_product_error(bundle, device))
     lm, flow = load_lm(bundle, device=device), load_flow(bundle, HALF_PRECISION_POLICY, device)
     ids, blocks = (12, 2) if options.is_quick else (50, 8)
     decode = _DecodingCheck(lm, ids)
@@ -107,6 +114,15 @@ def _hidden(lm: SpeechLm) -> Tensor:
     ids = torch.arange(_ROWS * 9, device=lm.device).view(_ROWS, 9) % lm.config.codebook_size
     many, state = lm.step(lm.embed_speech(ids[:, :8]), lm.init_state(_ROWS, 16))
     return torch.cat([many, lm.step(lm.embed_speech(ids[:, 8:]), state)[0]], 1).cpu()
+
+
+def _one_product_error(bundle: CosyVoiceBundle, device: torch.device) -> float:
+    """What one product of float16 changes in the mel of several sessions, largest."""
+    mels = []
+    for products in (Precision.FP32, Precision.FP16):
+        flow = load_flow(bundle, replace(HALF_PRECISION_POLICY, products=products), device)
+        mels.append(FlowCheck(flow, 2).with_graphs())
+    return largest_distance(*mels)
 
 
 @torch.inference_mode()

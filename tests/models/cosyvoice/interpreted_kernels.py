@@ -8,6 +8,8 @@ A process of its own, because Triton reads TRITON_INTERPRET when it is imported:
 import json
 import math
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -16,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from shared.runtimes.float16_products import round_factors, rounded_attention
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion, DitConfig, SpeechLmConfig, UnetConfig
 from vivavoce.models.cosyvoice.flow import dit, unet
 from vivavoce.models.cosyvoice.flow.attention_memory import PagedBuffers
@@ -32,7 +35,7 @@ from vivavoce.models.decoding.uniforms import seeded_uniforms
 from vivavoce.models.devices.execution import Precision
 from vivavoce.models.devices.torch_devices import CPU
 from vivavoce.models.networks import kernel_support, layers
-from vivavoce.models.networks.precision import LARGEST_FACTOR, split_matrix
+from vivavoce.models.networks.precision import LARGEST_FACTOR, drop_low_halves, split_matrix
 from vivavoce.models.networks.state import map_state, tensors
 
 _HEADS = 2
@@ -52,6 +55,7 @@ def errors() -> Iterator[tuple[str, float]]:
     yield from _estimator_step(
         dit.FlowDit(DitConfig(width=64, head_width=64, heads=_HEADS, depth=1)), torch.float32
     )
+    yield from _estimator_with_one_product()
     yield from _vocoder_block()
     for precision in (Precision.FP32, Precision.FP16):
         yield from _language_model_layers(precision)
@@ -89,7 +93,9 @@ def _products() -> Iterator[tuple[str, float]]:
     yield "norm and Mish", _distance(fused_kernels.norm_mish(9 * x, norm), F.mish(norm(9 * x)))
 
 
-def _estimator_step(network: unet.FlowUnet | dit.FlowDit, dtype: torch.dtype) -> Iterator[tuple[str, float]]:
+def _estimator_step(
+    network: unet.FlowUnet | dit.FlowDit, dtype: torch.dtype, *, has_one_product: bool = False
+) -> Iterator[tuple[str, float]]:
     """A whole step on pages: chunks of which one ends early; slots in several parts, some empty.
 
     One row has unused pages, and both have pages of the same voice.
@@ -97,6 +103,12 @@ def _estimator_step(network: unet.FlowUnet | dit.FlowDit, dtype: torch.dtype) ->
     _draw_and_prepare(network)
     with patch.object(kernel_support, "runs_triton", return_value=True):
         network.prepare()
+    reference = network
+    rounding: AbstractContextManager[None] = nullcontext()
+    if has_one_product:
+        reference, rounding = deepcopy(network), rounded_attention()
+        round_factors(reference)
+        drop_low_halves(network)
     places = PagePlacement(
         torch.tensor([100, 50]),
         torch.tensor([143, 100]),
@@ -112,13 +124,14 @@ def _estimator_step(network: unet.FlowUnet | dit.FlowDit, dtype: torch.dtype) ->
     x, conditions = torch.randn(2, 50, 80), torch.randn(2, 50, 240)
     offsets = network.time_offsets(torch.tensor([0.3, 0.9]))  # rows at different solver steps
     results = []
-    for is_fused in (False, True):
+    for is_fused, stepped in ((False, reference), (True, network)):
         state = replace(drawn, cache=PagedBuffers(pool.clone()))
         with (
+            nullcontext() if is_fused else rounding,
             patch.object(kernel_support, "runs_triton", return_value=is_fused),
             patch.object(flow_kernels, "_SLOTS", 32),
         ):
-            results.append(network.step(x, conditions, offsets, state, plan, CacheForm.KEYS_VALUES))
+            results.append(stepped.step(x, conditions, offsets, state, plan, CacheForm.KEYS_VALUES))
     (expected, expected_state), (velocity, state) = results
     yield "velocity", _distance(velocity, expected)
     assert isinstance(state.cache, PagedBuffers) and isinstance(expected_state.cache, PagedBuffers)
@@ -134,6 +147,19 @@ def _estimator_step(network: unet.FlowUnet | dit.FlowDit, dtype: torch.dtype) ->
     counters = [plan.part_counters, *(each for each in own if each is not None)]
     assert len(counters) > 1
     yield "counters", float(max(each.abs().max() for each in counters))
+
+
+def _estimator_with_one_product() -> Iterator[tuple[str, float]]:
+    """The steps with one product of float16, against torch with factors that are rounded alike."""
+    for network, dtype in (
+        (
+            unet.FlowUnet(UnetConfig(channels=32, head_width=16, heads=_HEADS, blocks=1, mid_blocks=1)),
+            torch.float16,
+        ),
+        (dit.FlowDit(DitConfig(width=64, head_width=64, heads=_HEADS, depth=1)), torch.float32),
+    ):
+        for name, error in _estimator_step(network, dtype, has_one_product=True):
+            yield f"{name}, one product", error
 
 
 def _vocoder_block() -> Iterator[tuple[str, float]]:

@@ -18,6 +18,11 @@ _TOLERANCES = {
     "pages in torch.float16": 2e-3,
     "layers in fp16": 4e-3,
     "memory in fp16": 4e-3,
+    # Factors that differ by the order of sums may be rounded to neighbours in float16.
+    "velocity, one product": 2e-4,
+    "pages in torch.float16, one product": 2e-3,
+    "pages in torch.float32, one product": 2e-3,
+    "contexts, one product": 4e-3,
 }
 # What a step may launch; a chunk of the vocoder is one step.
 _MAX_LAUNCHES = {
@@ -30,7 +35,7 @@ _MAX_LAUNCHES = {
 
 def test_fused_kernels_compute_what_torch_does() -> None:
     errors = output_of("interpreted_kernels.py")
-    assert len(errors) == 48
+    assert len(errors) == 56
     assert [(name, error) for name, error in errors if not error <= _TOLERANCES.get(name, 1e-5)] == []
 
 

@@ -17,7 +17,7 @@ from vivavoce.models.devices.execution import Precision  # noqa: E402
 from vivavoce.models.networks.layers import Linear, load_weights  # noqa: E402
 from vivavoce.models.networks.precision import MatrixRole, linear_class  # noqa: E402
 
-WITH_TORCH = [precision for precision in Precision if precision.of_lm is not Precision.INT4]
+WITH_TORCH = [each for each in Precision if each is each.of_lm and each is not Precision.INT4]
 LOWER = [precision for precision in WITH_TORCH if precision is not Precision.FP32]
 # Error of a product, root mean square, as a share of its own.
 MAX_ERROR = {Precision.BF16: 4e-3, Precision.FP16: 6e-4, Precision.INT8: 1.1e-2}

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="needs torch (EXTRAS=cosyvoice)")
 
 from vivavoce.models.networks import layers  # noqa: E402
 from vivavoce.models.networks.layers import CausalConv, Linear, QkvProjection  # noqa: E402
-from vivavoce.models.networks.precision import split_matrices  # noqa: E402
+from vivavoce.models.networks.precision import drop_low_halves, split_matrices  # noqa: E402
 
 
 def prepared(layer: layers.PreparedModule) -> layers.PreparedModule:
@@ -54,6 +54,17 @@ def test_a_matrix_that_the_kernels_cannot_multiply_by_stays_whole() -> None:
     large.matrix[3, 5] = 70_000.0
     split(large, odd)
     assert large.halves is None and odd.halves is None
+
+
+def test_without_the_low_halves_the_matrix_rounded_to_float16_is_left() -> None:
+    network = torch.nn.Sequential(
+        prepared(Linear(64, 32)), prepared(CausalConv(64, 32, 3)), prepared(Linear(64, 33))
+    )
+    split(*network)
+    drop_low_halves(network)
+    for layer in network[:2]:
+        assert torch.equal(layer.halves, layer.whole_matrix().half()[None])
+    assert network[2].halves is None
 
 
 def test_a_device_without_kernels_gets_no_halves() -> None:

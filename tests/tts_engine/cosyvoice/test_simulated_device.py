@@ -188,6 +188,23 @@ def test_the_policy_of_a_gpu_has_more_slots_and_half_precision_state(monkeypatch
     assert (on_card.slots, on_card.max_render_rows, on_card.device) == (32, 8, "cuda:1")
     assert on_card.overlap
     assert (on_card.flow.dtype, on_card.precision) == ("float16", Precision.BF16)
+    assert on_card.flow.products is Precision.FP32
+
+
+def test_without_a_named_precision_products_of_the_flow_take_float16_on_a_gpu_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert policy_for("auto", "cpu") == policy_for("fp32", "cpu")
+    monkeypatch.setattr(torch_devices, "find_device", lambda name: torch.device("cuda", 0))
+    assert policy_for("auto", "cuda") == policy_for("fp32-fp16", "cuda")
+    assert policy_for("auto", "cuda").flow.products is Precision.FP16
+    assert policy_for("fp32", "cuda").flow.products is Precision.FP32
+    assert policy_for("auto", "cuda", "tensorrt").precision is Precision.FP32
+
+
+def test_float16_products_of_the_flow_are_refused_on_a_cpu(bundle: CosyVoiceBundle) -> None:
+    with pytest.raises(DeviceError, match="fp32-fp16 is for a card, and the device is cpu; take fp32"):
+        load_lm(bundle, Precision.FP32_FP16)
 
 
 def test_eager_and_graph_flow_runners_give_the_same_mel(bundle: CosyVoiceBundle) -> None:

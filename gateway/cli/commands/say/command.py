@@ -24,7 +24,7 @@ from ...options import BUNDLE_HELP, DEVICE, PRECISIONS, executor_option
 )
 @click.option("--bundle", default="default", metavar="DIR", help=BUNDLE_HELP)
 @click.option(
-    "--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of CosyVoice's weights."
+    "--precision", type=PRECISIONS, default="auto", show_default=True, help="Of CosyVoice's weights."
 )
 @DEVICE
 @executor_option()

@@ -37,7 +37,7 @@ class SayOptions:
     # As in ``Engine.open``:
     bundle: str = "default"
     voices: Path | None = None  # folder of the voice store
-    precision: str = "fp32"
+    precision: str = "auto"
     device: str = "auto"
     executor: str = "auto"
 

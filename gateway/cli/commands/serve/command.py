@@ -29,8 +29,8 @@ _FILE_PATH = click.Path(path_type=Path)
 @click.option(
     "--precision",
     "bundle_precision",
-    metavar="fp32|bf16|fp16|int8|int4|int4-int8",
-    help="Of CosyVoice's weights.  [default: fp32]",
+    metavar="auto|fp32|fp32-fp16|bf16|fp16|int8|int4|int4-int8",
+    help="Of CosyVoice's weights.  [default: auto]",
 )
 @device_option("bundle_device")
 @executor_option("engine_executor")
