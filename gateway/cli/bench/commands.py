@@ -104,7 +104,7 @@ _SCENARIOS = ("fast", "cross-lingual", "natural")
 )
 @click.option("--size", type=click.Choice(["tiny", "full"]), help="Speak with random weights of that size.")
 @DEVICE
-@click.option("--precision", type=PRECISIONS, default="fp32", show_default=True, help="Of the --bundle.")
+@click.option("--precision", type=PRECISIONS, default="auto", show_default=True, help="Of the --bundle.")
 @click.option(
     "--rate",
     type=click.FloatRange(0, min_open=True),

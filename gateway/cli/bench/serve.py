@@ -60,7 +60,7 @@ def measure(
     bundle: Path | None = None,
     size: str | None = None,
     device: str = "auto",
-    precision: str = "fp32",
+    precision: str = "auto",
     plot: Path | None = None,
 ) -> BenchReport:
     """Start a server and measure the parts over each API.
@@ -101,7 +101,7 @@ def measure_scenarios(
     bundle: Path | None = None,
     size: str | None = None,
     device: str = "auto",
-    precision: str = "fp32",
+    precision: str = "auto",
     ends_speech: bool = False,
 ) -> BenchReport:
     """Start a server that clones voices and measure the scenarios; raises BenchFailed and BundleError.
