@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..reading.clause_boundaries import BoundaryKind
-from ..reading.multilingual_clause_normalizer import LanguageGrammars
 from ..reading.normalizer import ClauseNormalizer, NormalizedClause, SpokenWord, TextNormalizer
 from ..reading.unicode_scripts import ALL_SCRIPTS, ReadableScripts, estimate_seconds
 from ..segmenter import Segment, Segmenter, best_cut
+from ..voice_kit.multilingual_clause_normalizer import LanguageGrammars
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from vivavoce.tts_engine.packaging import plug_ins
-from vivavoce.tts_engine.reading import multilingual_clause_normalizer
 from vivavoce.tts_engine.reading.kit.language import Language
 from vivavoce.tts_engine.reading.kit.lazy_pattern import LazyPattern
 from vivavoce.tts_engine.reading.kit.tokenizer import WORD, Grammar, ScanState, compile_rules
 from vivavoce.tts_engine.reading.languages import registry
-from vivavoce.tts_engine.reading.multilingual_clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
+from vivavoce.tts_engine.voice_kit import multilingual_clause_normalizer
+from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import LanguageGrammars
 
 
 def read_number(scan: ScanState, match: re.Match[str]) -> int:

@@ -14,12 +14,12 @@ from dataclasses import replace
 from functools import cache, partial
 
 from ..errors import BadRequest
-from .clause_boundaries import BoundaryRules
-from .folding import FOLDED_CHARACTERS, FRACTIONS, fold
-from .kit.lazy_pattern import LazyPattern
-from .kit.markup_rules import ACTED_SOUNDS, LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
-from .kit.reading_context import ReadingContext
-from .kit.tokenizer import (
+from ..reading.clause_boundaries import BoundaryRules
+from ..reading.folding import FOLDED_CHARACTERS, FRACTIONS, fold
+from ..reading.kit.lazy_pattern import LazyPattern
+from ..reading.kit.markup_rules import ACTED_SOUNDS, LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
+from ..reading.kit.reading_context import ReadingContext
+from ..reading.kit.tokenizer import (
     STABLE_MARGIN_CHARACTERS,
     DraftWord,
     Grammar,
@@ -31,11 +31,11 @@ from .kit.tokenizer import (
     read_stable_prefix,
     read_tokens,
 )
-from .languages.default import DEFAULT_LANGUAGE
-from .languages.registry import languages_by_code, primary_code
-from .phrase_cuts import PhraseWords, phrase_cuts
-from .pronunciation.lexicon import PronunciationFinder
-from .unicode_scripts import (
+from ..reading.languages.default import DEFAULT_LANGUAGE
+from ..reading.languages.registry import languages_by_code, primary_code
+from ..reading.phrase_cuts import PhraseWords, phrase_cuts
+from ..reading.pronunciation.lexicon import PronunciationFinder
+from ..reading.unicode_scripts import (
     CYRILLIC,
     GREEK,
     HANGUL,
