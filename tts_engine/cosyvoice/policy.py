@@ -74,8 +74,8 @@ def policy_for(precision: str, device: str, executor: str = "auto") -> CosyVoice
     if executor not in list(Executor):
         raise BadRequest(f"executor is {executor!r}; it must be {', '.join(Executor)}")
     chosen = _choose_executor(Executor(executor), device)
-    is_open = precision == AUTO_PRECISION
-    named = Precision.FP32 if is_open else parse_precision(precision)
+    is_auto = precision == AUTO_PRECISION
+    named = Precision.FP32 if is_auto else parse_precision(precision)
     policy = CosyVoicePolicy(precision=named, executor=chosen, device=device)
     if chosen is Executor.ONNXRUNTIME:
         require_onnx_device(device)
@@ -85,7 +85,7 @@ def policy_for(precision: str, device: str, executor: str = "auto") -> CosyVoice
     policy = replace(policy, slots=32, overlap=True)
     if policy.executor is Executor.TENSORRT:
         return replace(policy, max_render_rows=4, flow=EXACT_POLICY)
-    named = Precision.FP32_FP16 if is_open else named
+    named = Precision.FP32_FP16 if is_auto else named
     flow = replace(HALF_PRECISION_POLICY, products=named.of_card_flow)
     return replace(policy, precision=named, max_render_rows=8, flow=flow)
 
