@@ -16,6 +16,7 @@ torch.cuda.CUDAGraph, whose warm-up on a side stream this follows.
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Generic, TypeVar
 
@@ -164,10 +165,11 @@ class CapturedSteps(Generic[Key, Step]):
         """Sizes for which steps have been captured."""
         return tuple(self._steps)
 
-    def defer(self, key: Key) -> None:
-        """Run the step for these sizes without a graph until it is captured."""
+    def defer(self, key: Key) -> Callable[[], None]:
+        """Run the step for these sizes without a graph until it is captured, as what is returned does."""
         if key not in self._steps:
             self._deferred.setdefault(key, None)
+        return partial(self.capture, key)
 
     def defer_new(self, plan: Callable[[Key], object]) -> None:
         """Defer every step that is needed for the first time from now on. plan: takes its sizes."""
@@ -187,6 +189,7 @@ class CapturedSteps(Generic[Key, Step]):
             self.capture(key)
         return self._steps[key]
 
+    @torch.inference_mode()
     def capture(self, key: Key) -> None:
         """Capture the step for these sizes. After an error nothing has changed."""
         if key not in self._steps:

@@ -179,17 +179,11 @@ class FlowGraphs:
         ]
 
     def _defer(self, key: _FlowGraphKey) -> PlannedCapture:
-        self._steps.defer(key)
-
-        @torch.inference_mode()
-        def capture() -> None:
-            self._steps.capture(key)
-
         pages = bucket(1, self.pages, self._min_pages)
         is_first = (key.rows, key.blocks, key.pages) == (1, 1, pages)
         name = f"the flow's {key.part.name.lower()} step of {key.rows} rows and {key.blocks} blocks"
         min_rows = {rows: fewest for fewest, rows in bucket_ranges(self._rows, growth=key.part.value)}
-        return PlannedCapture(name, min_rows[key.rows], is_first, capture)
+        return PlannedCapture(name, min_rows[key.rows], is_first, self._steps.defer(key))
 
     @torch.inference_mode()
     def store_voice(self, voice: FlowState) -> PagedVoice:

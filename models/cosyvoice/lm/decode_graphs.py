@@ -212,17 +212,11 @@ class DecodeGraphs:
         return bucket(min(max_length + self.ids_per_step - 1, capacity), capacity, self._min_attended)
 
     def _defer(self, key: DecodeGraphKey) -> PlannedCapture:
-        self._steps.defer(key)
-
-        @torch.inference_mode()
-        def capture() -> None:
-            self._steps.capture(key)
-
         # Nearly all ids of a lone stream; only a block of text has several inputs.
         is_first = (key.rows, key.columns, key.attended_positions) == (1, 1, self._min_attended)
         name = f"the step of the language model of {key.rows} rows and {key.columns} inputs"
         min_rows = {rows: fewest for fewest, rows in self._row_ranges()}
-        return PlannedCapture(name, min_rows[key.rows], is_first, capture)
+        return PlannedCapture(name, min_rows[key.rows], is_first, self._steps.defer(key))
 
     def _row_ranges(self) -> list[tuple[int, int]]:
         return bucket_ranges(len(self._state.lengths), growth=_ROW_GROWTH)
