@@ -8,6 +8,7 @@ import re
 
 from ...kit.lazy_pattern import PatternBehind
 from ...kit.reading_context import CODE_CONTINUATION_WINDOW, ReadingContext
+from ...kit.spelling import NAMED_DIGITS
 from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from ...unicode_scripts import GREEK
 from . import vocabulary
@@ -418,7 +419,7 @@ _TOLL_FREE = r"(?:1[-. ])?8(?:00|33|44|55|66|77|88)[-. ]"
 _SLASHED_CODE = (
     r"(?=\S*\d)[^\W_]{1,40}(?:-[^\W_]{1,40}){0,5}(?:/[^\W_]{1,40}(?:-[^\W_]{1,40}){0,5}){1,4}(?![\w'])"
 )
-# Digits whose grouping alone shows that they are a code or a phone number.
+# Digits whose grouping, or what follows them, shows that they are a code or a phone number.
 GROUPED_DIGIT_RULES = compile_rules(
     (_MAC_ADDRESS, read_code),
     (r"\d{1,2}-\d{2,4}(?![\w-])", _read_room),
@@ -453,7 +454,7 @@ GROUPED_DIGIT_RULES = compile_rules(
     # "555.0142", "dial 112", "text STOP to 9999"
     (r"\d{3}(?:[ .-]\d{3,4})?(?![\w/%°:-]|[.,]\d)", _read_local_phone),
     (r"(?:\d{4}|\d{3}-\d{2,3})(?![\w/%°:-]|[.,]\d)", _read_short_number),
-    (r"(?:\d{4,8}|\d{3}[ -]\d{3})(?![\w/%°:-]|[.,]\d)", _read_named_afterwards),
+    (NAMED_DIGITS, _read_named_afterwards),
 )
 # After dates, money and amounts.
 FALLBACK_RULES = compile_rules(
