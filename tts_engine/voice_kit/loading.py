@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ...models.devices.execution import AUTO_PRECISION, DeviceError
+from ...models.devices.execution import AUTO_PRECISION, DeviceError, Executor, Precision
 from ...models.devices.onnx_providers import CPU, OnnxDevice, find_onnx_device
 from ..backends.base import Backend
 from ..backends.voice_kind import LoadSettings
@@ -13,12 +13,12 @@ from ..errors import BadRequest, BundleError, MissingExtra
 
 def require_default_networks(settings: LoadSettings) -> None:
     """Raise BadRequest for a precision or an executor, of a voice that has one only."""
-    for name, value, default in (
-        ("precision", settings.precision, "fp32"),
-        ("executor", settings.executor, "auto"),
+    for name, value, *only in (
+        ("precision", settings.precision, Precision.FP32.value, AUTO_PRECISION),
+        ("executor", settings.executor, Executor.AUTO.value),
     ):
-        if value not in (default, AUTO_PRECISION):
-            raise BadRequest(f"{name} is {value!r}; only a CosyVoice bundle has others than {default}")
+        if value not in only:
+            raise BadRequest(f"{name} is {value!r}; only a CosyVoice bundle has others than {only[0]}")
 
 
 @contextlib.contextmanager
