@@ -75,8 +75,8 @@ def measure(
         raise BenchFailed("the load of jambonz cannot be measured: its audio is not PCM")
     figures: list[BenchFigure] = []
     with _bundle_folder(bundle, size) as folder:
-        flags = [] if folder is None else ["--bundle", str(folder), "--precision", precision]
-        flags += ["--device", device, "--max-streams", str(options.max_streams)]
+        flags = [] if folder is None else ["--bundle", str(folder)]
+        flags += ["--precision", precision, "--device", device, "--max-streams", str(options.max_streams)]
         with run_server_process(*flags) as url:
             for api in apis:
                 for part in parts:

@@ -32,7 +32,7 @@ from ..report import BenchFailed, BenchFigure
 from ..trace import percentile
 
 MAX_REFERENCE_S: Final = 5.0
-_NOISE: Final = 8  # of s16: -75 dBFS
+_MAX_NOISE: Final = 8  # s16, -72 dBFS
 MIN_SAVED_PERCENT: Final = 40.0  # of the first packet, by a voice that the server has
 _TIMEOUT_S: Final = 600.0
 _SPOKEN: Final = "The boats came in before the sun was up."  # by the packaged voice, as the recording
@@ -71,7 +71,8 @@ class Reference:
 
     def wav(self, number: int) -> bytes:
         """A sound file with noise of its own, so that no cache has the voice of another number."""
-        noise = np.random.default_rng(number).integers(-_NOISE, _NOISE, self.samples.shape, endpoint=True)
+        draw = np.random.default_rng(number)
+        noise = draw.integers(-_MAX_NOISE, _MAX_NOISE, self.samples.shape, endpoint=True)
         samples = (self.samples + noise).clip(-32_768, 32_767).astype("<i2")
         content = io.BytesIO()
         with wave.open(content, "wb") as file:
