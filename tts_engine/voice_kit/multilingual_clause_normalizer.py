@@ -12,10 +12,12 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from typing import Final
 
 from ..errors import BadRequest
 from ..reading.clause_boundaries import BoundaryRules
 from ..reading.folding import FOLDED_CHARACTERS, FRACTIONS, fold
+from ..reading.kit.language import Language
 from ..reading.kit.lazy_pattern import LazyPattern
 from ..reading.kit.markup_rules import ACTED_SOUNDS, LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..reading.kit.reading_context import ReadingContext
@@ -125,11 +127,17 @@ def _verbatim_grammar(*rows: tuple[str, Callable[[ScanState, re.Match[str]], int
     )
 
 
+_AS_WRITTEN: Final = _verbatim_grammar()
+
+
 class LanguageGrammars:
-    """Grammars of several languages, by code. Immutable and shared; loading all takes about 1 s."""
+    """Grammars of several languages, by code. Immutable and shared.
+
+    The first time in a process, loading all takes about 1 s.
+    """
 
     def __init__(self, grammars: Mapping[str, Grammar]) -> None:
-        self._grammars = {"": _verbatim_grammar(), _DEFAULT: DEFAULT_LANGUAGE.grammar(), **grammars}
+        self._grammars = {"": _AS_WRITTEN, _DEFAULT: DEFAULT_LANGUAGE.grammar(), **grammars}
 
     @classmethod
     def load(cls, codes: Iterable[str] | None = None) -> "LanguageGrammars":
@@ -141,9 +149,8 @@ class LanguageGrammars:
         """
         languages = languages_by_code()
         wanted = [*languages] if codes is None else [*{language_code(code) for code in codes}]
-        loaded = cls({code: languages[code].grammar() for code in wanted})
-        for grammar in loaded._grammars.values():
-            grammar.compile()
+        loaded = cls({code: _compiled_grammar(languages[code]) for code in {_DEFAULT, *wanted}})
+        _AS_WRITTEN.compile()
         for code in wanted:
             _boundary_rules(_latin_language(code))
             languages[code].phrases()
@@ -273,6 +280,14 @@ def _latin_language(code: str) -> str:
     """The language of Latin letters in text of a language."""
     language = languages_by_code().get(code)
     return code if language is None or language.is_latin else _DEFAULT
+
+
+@cache
+def _compiled_grammar(language: Language) -> Grammar:
+    """Return a language's grammar, which all voices of the process share."""
+    grammar = language.grammar()
+    grammar.compile()
+    return grammar
 
 
 @cache
