@@ -57,8 +57,8 @@ NIGHTLY_TESTS := tests/gpu_check tests/models/cosyvoice/training/test_learning.p
 # The second run starts whatever the first gives; the target fails if either does.
 OTHER_TESTS := $(addprefix --ignore=,$(COMPUTING_TESTS) $(NIGHTLY_TESTS))
 run_tests = failed=0; \
-	$(BIN)/python -m pytest -n 2 --dist loadfile $1 $(COMPUTING_TESTS) $(addprefix --ignore=,$(NIGHTLY_TESTS)) || failed=1; \
-	$(BIN)/python -m pytest -n 4 --dist loadfile $1 $(OTHER_TESTS) || $(RUN_AGAIN) $1 $(OTHER_TESTS) || failed=1; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $1 $(COMPUTING_TESTS) $(addprefix --ignore=,$(NIGHTLY_TESTS)) || failed=1; \
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $1 $(OTHER_TESTS) || $(RUN_AGAIN) $1 $(OTHER_TESTS) || failed=1; \
 	exit $$failed
 
 test: $(TEST_STAMP) ## run the tests but for the long ones

@@ -9,6 +9,7 @@ read with ``ast``; nothing is imported.
 from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -126,12 +127,14 @@ KITS: Final = {
 }
 
 
+@cache
 def kit_of(path: PurePosixPath) -> str | None:
     """The sort of kind whose kit has a file; None for other files."""
     found = (sort for sort, files in KITS.items() if any(fnmatch(str(path), each) for each in files))
     return next(found, None)
 
 
+@cache
 def kind_of(path: PurePosixPath) -> Kind | None:
     """The kind that owns a file; None for the core and for kits. Raises ValueError if two do."""
     owners = [kind for kind in KINDS if kind.owns(path)]

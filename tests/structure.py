@@ -12,6 +12,7 @@ import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 LAYERS = ("models", "tts_engine", "adapters", "gateway")
@@ -37,6 +38,7 @@ class Module:
         return len(self.text.splitlines())
 
 
+@cache
 def modules(root: Path) -> list[Module]:
     """Every module of the product, in the order of their paths."""
     files = [root / "__init__.py"] + [file for layer in LAYERS for file in (root / layer).rglob("*.py")]

@@ -4,11 +4,12 @@ Kinds never import each other, but for the wires that they speak.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import PurePosixPath
 
 import pytest
 from kinds import KINDS, Kind, kind_of, kit_of
-from structure import modules
+from structure import Module, modules
 from test_imports import ROOT, file_of, imports_of
 
 # The files that list the kinds of a sort.
@@ -43,18 +44,27 @@ def _is_wire(kind: Kind | None) -> bool:
     return kind is not None and kind.sort == "wire"
 
 
+@cache
+def _imports() -> list[tuple[Module, PurePosixPath]]:
+    """Each module with each file of the product that it imports."""
+    return [
+        (module, file_of(entry.target))
+        for module in modules(ROOT)
+        for entry in imports_of(module.path, module.tree)
+        if entry.package == "vivavoce"
+    ]
+
+
 def imports_across() -> Iterator[tuple[str, str]]:
     """Each importer with a kind that it imports and that is not its own, but for registries."""
-    for module in modules(ROOT):
-        importer = kind_of(module.path)
-        for entry in imports_of(module.path, module.tree):
-            imported = kind_of(file_of(entry.target)) if entry.package == "vivavoce" else None
-            if imported is None or imported is importer:
-                continue
-            if imported.sort == "wire" and (importer or kit_of(module.path)) and not _is_wire(importer):
-                continue
-            if str(module.path) not in REGISTRIES.get(imported.sort, ()):
-                yield name_of(importer) if importer else str(module.path), name_of(imported)
+    for module, file in _imports():
+        importer, imported = kind_of(module.path), kind_of(file)
+        if imported is None or imported is importer:
+            continue
+        if imported.sort == "wire" and (importer or kit_of(module.path)) and not _is_wire(importer):
+            continue
+        if str(module.path) not in REGISTRIES.get(imported.sort, ()):
+            yield name_of(importer) if importer else str(module.path), name_of(imported)
 
 
 def test_the_core_imports_no_kind_and_kinds_do_not_import_each_other() -> None:
@@ -63,10 +73,9 @@ def test_the_core_imports_no_kind_and_kinds_do_not_import_each_other() -> None:
 
 def test_a_kit_is_used_by_itself_and_the_kinds_of_its_sort_only() -> None:
     strangers = [
-        (str(module.path), str(file_of(entry.target)))
-        for module in modules(ROOT)
-        for entry in imports_of(module.path, module.tree)
-        if entry.package == "vivavoce" and (sort := kit_of(file_of(entry.target)))
+        (str(module.path), str(file))
+        for module, file in _imports()
+        if (sort := kit_of(file))
         if kit_of(module.path) != sort and getattr(kind_of(module.path), "sort", None) != sort
     ]
     assert strangers == []
