@@ -50,14 +50,15 @@ T = TypeVar("T")
 # Collecting tests makes objects that stay; looking for garbage among them took two fifths of its time.
 gc.disable()
 
-# Their tests take long. A file that is begun last is run by one process while the others have nothing to do.
-_LONG_TESTS = ("tests/peers/", "tests/small_voice/", "tests/test_packaging.py")
 
-
+@pytest.hookimpl(trylast=True)  # after the marks of folders
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run files with long tests first, for ``--no-loadscope-reorder`` of pytest-xdist."""
-    marked = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: not (item.path in marked or item.nodeid.startswith(_LONG_TESTS)))
+    """Run files with long tests first, for ``--no-loadscope-reorder`` of pytest-xdist.
+
+    A long file that is begun last is run by one process while the others have nothing to do.
+    """
+    long = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("asr")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish() -> None:
