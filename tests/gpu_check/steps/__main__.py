@@ -8,6 +8,7 @@ from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
+from gpu_check.absent_packages import replace_absent_packages
 from gpu_check.findings import CheckOptions, Finding
 
 # The function ``measure`` of each module; a step imports only its own.
@@ -19,7 +20,7 @@ _MODULES: Mapping[str, str] = {
     "version3": "gpu_check.steps.version3",
     "streams": "gpu_check.steps.streams",
     "serve": "gpu_check.steps.serving",
-    "profile": "gpu_check.steps.kernels",
+    "profile": "gpu_check.steps.replays",
     "limits": "gpu_check.steps.limits",
 }
 
@@ -32,6 +33,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args(arguments)
+    replace_absent_packages()
     measure: Callable[[CheckOptions], Iterator[Finding]] = import_module(_MODULES[given.step]).measure
     for finding in measure(CheckOptions(given.device, given.out, given.quick)):
         print(json.dumps(asdict(finding)), flush=True)

@@ -70,7 +70,7 @@ def measure(options: CheckOptions) -> Iterator[Finding]:
         yield Finding(f"mel in {Precision.FP32_FP16} from fp32, largest", _one_product_error(bundle, device))
     lm, flow = load_lm(bundle, device=device), load_flow(bundle, HALF_PRECISION_POLICY, device)
     ids, blocks = (12, 2) if options.is_quick else (50, 8)
-    decode = _DecodingCheck(lm, ids)
+    decode = DecodingCheck(lm, ids)
     render = FlowCheck(flow, blocks)
     yield from _captured(decode.graphs.defer_captures(), "language model")
     yield from _captured(render.graphs.defer_captures(2), "flow")
@@ -175,19 +175,19 @@ def _captured(planned: Sequence[PlannedCapture], name: str) -> Iterator[Finding]
     yield Finding(f"{name}, longest capture", max(taken_s, default=0.0), "s")
 
 
-class _DecodingCheck:
+class DecodingCheck:
     """The ids of several sessions, with graphs and without."""
 
-    def __init__(self, lm: SpeechLm, count: int) -> None:
-        self._lm, self._count = lm, count
-        self._state = lm.init_state(_ROWS, 2 * count + 16)
+    def __init__(self, lm: SpeechLm, count: int, rows: int = _ROWS) -> None:
+        self._lm, self._count, self._rows = lm, count, rows
+        self._state = lm.init_state(rows, 2 * count + 16)
         self.graphs = DecodeGraphs(lm, self._state, max_inputs=1, ids_per_step=4)
 
     def with_graphs(self) -> list[list[int]]:
         """Ids by session."""
         self._state.lengths.zero_()
         turns = self._new_turns()
-        ids: list[list[int]] = [[] for _ in range(_ROWS)]
+        ids: list[list[int]] = [[] for _ in range(self._rows)]
         while len(ids[0]) < self._count:
             for row, chosen in self.graphs.choose(turns).items():
                 id: int | None = chosen
@@ -199,10 +199,10 @@ class _DecodingCheck:
 
     def without_graphs(self) -> list[list[int]]:
         """Ids by session."""
-        state, turns = self._lm.init_state(_ROWS, self._count + 16), self._new_turns()
-        ids: list[list[int]] = [[] for _ in range(_ROWS)]
+        state, turns = self._lm.init_state(self._rows, self._count + 16), self._new_turns()
+        ids: list[list[int]] = [[] for _ in range(self._rows)]
         for _ in range(self._count):
-            state, chosen = choose(self._lm, state, [turns[row] for row in range(_ROWS)])
+            state, chosen = choose(self._lm, state, [turns[row] for row in range(self._rows)])
             for row, id in chosen.items():
                 ids[row].append(id)
                 turns[row].generation.answer(id)
@@ -214,34 +214,37 @@ class _DecodingCheck:
             row: DecodeTurn(
                 EndlessGeneration(SpecialIds(config.version, config.codebook_size)), seeded_uniforms(row)
             )
-            for row in range(_ROWS)
+            for row in range(self._rows)
         }
 
 
 class FlowCheck:
     """The mel of several sessions, with graphs and without."""
 
-    def __init__(self, flow: Flow, blocks: int) -> None:
-        self._flow, self._blocks = flow, blocks
-        pages = _PROMPT_IDS // BLOCK_IDS + _ROWS * blocks
-        self.graphs = FlowGraphs(flow, rows=_ROWS, slots=_ROWS, pages=pages)
+    def __init__(self, flow: Flow, blocks: int, rows: int = _ROWS) -> None:
+        self._flow, self._blocks, self._rows = flow, blocks, rows
+        pages = _PROMPT_IDS // BLOCK_IDS + rows * blocks
+        self.graphs = FlowGraphs(flow, rows=rows, slots=rows, pages=pages)
         self._voice = self.graphs.store_voice(self._prefilled())
 
     @torch.inference_mode()
     def with_graphs(self) -> Tensor:
         """(B, 80, T) on the host."""
-        handles = [self.graphs.open_sequence(self._voice) for _ in range(_ROWS)]
-        mels = [self.graphs.step(_chunk(self._flow, block), handles).cpu() for block in range(self._blocks)]
+        handles = [self.graphs.open_sequence(self._voice) for _ in range(self._rows)]
+        mels = [
+            self.graphs.step(_chunk(self._flow, block, self._rows), handles).cpu()
+            for block in range(self._blocks)
+        ]
         return torch.cat(mels, 2)
 
     @torch.inference_mode()
     def without_graphs(self) -> Tensor:
         """(B, 80, T) on the host."""
         rows = []
-        for row in range(_ROWS):
+        for row in range(self._rows):
             state, mels = self._flow.copy_for_utterance(self._prefilled()), []
             for block in range(self._blocks):
-                chunk = _chunk(self._flow, block)
+                chunk = _chunk(self._flow, block, self._rows)
                 ids, future = (to_device(part, self._flow.device) for part in (chunk.ids, chunk.future))
                 own = FlowChunk(ids[row : row + 1], future[row : row + 1], chunk.prompt_mel[row : row + 1])
                 mel, state = self._flow.step(own, state)
@@ -257,10 +260,10 @@ class FlowCheck:
         return flow.prefill(ids, silence, speaker)[0]
 
 
-def _chunk(flow: Flow, block: int) -> FlowChunk:
-    count = _ROWS * BLOCK_IDS
-    ids = (torch.arange(block * count, (block + 1) * count) % flow.config.codebook_size).view(_ROWS, -1)
-    silence = torch.zeros(_ROWS, MEL_BANDS, FRAMES_PER_SPEECH_ID * BLOCK_IDS, device=flow.device)
+def _chunk(flow: Flow, block: int, rows: int) -> FlowChunk:
+    count = rows * BLOCK_IDS
+    ids = (torch.arange(block * count, (block + 1) * count) % flow.config.codebook_size).view(rows, -1)
+    silence = torch.zeros(rows, MEL_BANDS, FRAMES_PER_SPEECH_ID * BLOCK_IDS, device=flow.device)
     return FlowChunk(ids, ids[:, :LOOKAHEAD_IDS], silence)
 
 

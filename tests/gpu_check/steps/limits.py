@@ -27,7 +27,7 @@ def measure(options: CheckOptions) -> Iterator[Finding]:
 async def _measure(options: CheckOptions) -> AsyncIterator[Finding]:
     seconds, before = 0.5 if options.is_quick else 6.0, free_bytes(options.torch_device)
     policy = policy_for("fp32", options.device).flow
-    async with open_engine(options, overlap=True) as (engine, voice):
+    async with open_engine(options) as (engine, voice):
         taken = before - free_bytes(options.torch_device)
         yield Finding("memory taken by the engine", taken / 1e9, "GB")
         latencies = sorted([await _cancel_s(engine, voice, seed) for seed in range(_CANCELLED)])

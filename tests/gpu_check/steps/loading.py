@@ -1,5 +1,6 @@
 """Writes a random bundle, of the released size unless the check is quick, and loads it onto the device."""
 
+import shutil
 import time
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ from vivavoce.models.devices.torch_devices import free_bytes
 
 def measure(options: CheckOptions) -> Iterator[Finding]:
     """Yield times and memory."""
+    shutil.rmtree(options.bundle, ignore_errors=True)  # of a step that was broken off
     began = time.perf_counter()
     size = BundleSize.TINY if options.is_quick else BundleSize.FULL
     write_random_bundle(options.bundle, CosyVoiceVersion.V2, size, seed=7)

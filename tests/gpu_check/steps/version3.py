@@ -1,5 +1,6 @@
 """Version 3's flow on a random bundle: its kernels against torch's, in time and mel."""
 
+import shutil
 from collections.abc import Iterator
 
 from gpu_check.findings import CheckOptions, Finding
@@ -20,6 +21,7 @@ def measure(options: CheckOptions) -> Iterator[Finding]:
     """Yield the figures of both, with CUDA graphs."""
     folder = options.out / "bundle-v3"
     size, rounds, blocks = (BundleSize.TINY, 1, 1) if options.is_quick else (BundleSize.FULL, 10, 3)
+    shutil.rmtree(folder, ignore_errors=True)  # of a step that was broken off
     write_random_bundle(folder, CosyVoiceVersion.V3, size, seed=7)
     flow = load_flow(open_bundle(folder), HALF_PRECISION_POLICY, options.torch_device)
 
