@@ -12,23 +12,28 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from torch import Tensor
 
 from benches.cosyvoice.bench_process import measure_in_process, print_figures
 from benches.cosyvoice.flow_precision import flow_errors
 from benches.cosyvoice.stopwatch import THREADS, MeasuredTime, Stopwatch, median_time
+from shared.runtimes.logit_error import (
+    MAX_KL,
+    MIN_AGREEMENT,
+    SESSIONS,
+    logit_error,
+    random_ids,
+    sample_sessions,
+    teacher_forced_logits,
+)
 from shared.runtimes.onnx_lm import OnnxSpeechLm
 from shared.voices.cosyvoice_bundles import check_bundle, export_bundle
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights, is_released, without_targets
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 from vivavoce.models.cosyvoice.checkpoint.bundle import CosyVoiceBundle, open_bundle
-from vivavoce.models.cosyvoice.lm.generation import START_INPUT, TURN_INPUT
-from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, sample_ids
 from vivavoce.models.cosyvoice.lm.speech_lm import LmNetwork, SpeechLm
 from vivavoce.models.cosyvoice.networks import load_lm
 from vivavoce.models.cosyvoice.onnx_graphs.graph_files import graph_path, is_exported
 from vivavoce.models.decoding.kv_memory import SpeechLmState
-from vivavoce.models.decoding.uniforms import seeded_uniforms
 from vivavoce.models.devices.execution import Executor, Precision
 from vivavoce.models.networks.layers import Linear
 from vivavoce.tts_engine.cosyvoice.checkpoints import bundle_errors
@@ -37,12 +42,8 @@ from vivavoce.tts_engine.cosyvoice.policy import parse_precision
 MODULE = "benches.cosyvoice.precision"
 DEFAULT_PRECISIONS = ("fp32", "bf16", "int8")
 CONTEXT = 120  # ids before the timed tokens
-SESSIONS = 8
 
-_TEXT_IDS = 40
 _WITHOUT_BATCH_TARGET = ("bf16", "fp16", "int8")
-_CERTAIN_LEAD = 0.1  # of probability, of the likeliest id over the second
-_SEED = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +52,6 @@ class PrecisionBenchSize:
 
     tokens: int = 12  # timed, with eight sessions; twice as many beside float32
     positions: int = 1000  # compared with float32
-
-
-@dataclass(frozen=True, slots=True)
-class LogitError:
-    """Difference of a precision's distributions from those of float32."""
-
-    kl: float  # nats, mean over positions
-    agreement: float  # share of equal likeliest ids at certain positions
-    certain: int  # positions where float32's likeliest id leads by more than 0.1
 
 
 def measure(precisions: Sequence[str], weights: BenchWeights, executor: str = "torch") -> BenchReport:
@@ -152,26 +144,16 @@ def _beside_float32(
     yield BenchFigure(f"{precision}, a token by the clock", 1000 * token.wall_s, "ms")
     yield BenchFigure(f"{precision}, fp32 beside it by the clock", 1000 * exact.wall_s, "ms")
     yield BenchFigure(f"{precision}, a token against fp32 by the clock", token.wall_s / exact.wall_s, "x")
-    inputs, exact_logits = _sample_sessions(exact_lm, -(-size.positions // SESSIONS))
-    logits = _teacher_forced_logits(lm, inputs)
+    inputs, exact_logits = sample_sessions(exact_lm, -(-size.positions // SESSIONS))
+    logits = teacher_forced_logits(lm, inputs)
     error = logit_error(logits[: size.positions], exact_logits[: size.positions])
     # float16 is for a GPU, and four bits lose more; what they lose is stated.
     has_targets = not precision.endswith((Precision.FP16, Precision.INT4, Precision.INT4_INT8))
     agreement_name = f"{precision}, likeliest id as fp32's where it leads by 0.1"
-    yield BenchFigure(f"{precision}, mean KL to fp32", error.kl, "nats", 0.01 if has_targets else None)
-    min_agreement = 99 if has_targets else None
+    yield BenchFigure(f"{precision}, mean KL to fp32", error.kl, "nats", MAX_KL if has_targets else None)
+    min_agreement = 100 * MIN_AGREEMENT if has_targets else None
     yield BenchFigure(agreement_name, 100 * error.agreement, "%", at_least=min_agreement)
     yield BenchFigure(f"{precision}, positions where it leads by 0.1", error.certain, "")
-
-
-def logit_error(logits: Tensor, exact: Tensor) -> LogitError:
-    """Compare logits (positions, V). Agreement is 1 if no position is certain."""
-    exact_log, log = exact.double().log_softmax(-1), logits.double().log_softmax(-1)
-    kl = (exact_log.exp() * (exact_log - log)).sum(-1).mean()
-    first, second = exact_log.exp().topk(2).values.unbind(-1)
-    certain = first - second > _CERTAIN_LEAD
-    same = (logits.argmax(-1) == exact.argmax(-1))[certain]
-    return LogitError(float(kl), float(same.double().mean()) if len(same) else 1.0, len(same))
 
 
 def _matrix_bytes(lm: SpeechLm) -> int:
@@ -222,7 +204,7 @@ def _alternating_token_times(lms: Sequence[LmNetwork], tokens: int) -> list[Meas
 
 
 def _prefilled_state(lm: LmNetwork, tokens: int, rows: int) -> SpeechLmState:
-    ids = _random_ids((rows, CONTEXT), lm.config.codebook_size)
+    ids = random_ids((rows, CONTEXT), lm.config.codebook_size)
     _, state = lm.step(lm.embed_speech(ids), lm.init_state(rows, CONTEXT + tokens + 1))
     return _step(lm, state)  # warm-up
 
@@ -232,42 +214,6 @@ def _step(lm: LmNetwork, state: SpeechLmState) -> SpeechLmState:
     hidden, state = lm.step(lm.embed_speech(ids), state)
     lm.logits(hidden[:, -1])
     return state
-
-
-def _sample_sessions(lm: LmNetwork, steps: int) -> tuple[Tensor, Tensor]:
-    """Sample speech for random texts.
-
-    Returns all inputs (SESSIONS, T, hidden) and the logits of every sampled id (steps * SESSIONS, V).
-    """
-    start, turn = (
-        lm.embed(torch.full((SESSIONS, 1), lm.input_index(model_input)))
-        for model_input in (START_INPUT, TURN_INPUT)
-    )
-    text = lm.embed(_random_ids((SESSIONS, _TEXT_IDS), lm.config.text_vocab_size))
-    fed = [torch.cat((start, text, turn), 1)]
-    state = lm.init_state(SESSIONS, fed[0].shape[1] + steps)
-    decoded: list[list[int]] = [[] for _ in range(SESSIONS)]
-    contexts = [SamplingContext(ids, seeded_uniforms(_SEED + row)) for row, ids in enumerate(decoded)]
-    logits = []
-    for _ in range(steps):
-        hidden, state = lm.step(fed[-1], state)
-        logits.append(lm.logits(hidden[:, -1]))
-        sampled = sample_ids(logits[-1][:, : lm.config.codebook_size].numpy(), contexts)
-        for ids, draw in zip(decoded, sampled, strict=True):
-            ids.append(draw.id)
-        fed.append(lm.embed_speech(torch.tensor([[ids[-1]] for ids in decoded])))
-    return torch.cat(fed[:-1], 1), torch.cat(logits)
-
-
-def _teacher_forced_logits(lm: LmNetwork, inputs: Tensor) -> Tensor:
-    """Logits of the ids sampled by ``_sample_sessions``, in its order."""
-    hidden, _ = lm.step(inputs, lm.init_state(SESSIONS, inputs.shape[1]))
-    sampled = hidden[:, _TEXT_IDS + 1 :].transpose(0, 1)
-    return lm.logits(sampled).flatten(0, 1)
-
-
-def _random_ids(shape: tuple[int, int], below: int) -> Tensor:
-    return torch.randint(below, shape, generator=torch.Generator().manual_seed(_SEED))
 
 
 if __name__ == "__main__":

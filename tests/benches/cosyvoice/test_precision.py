@@ -13,11 +13,8 @@ torch = pytest.importorskip(
 
 from benches import __main__ as benches  # noqa: E402
 from benches.cosyvoice import precision as bench  # noqa: E402
-from benches.cosyvoice.precision import (  # noqa: E402
-    PrecisionBenchSize,
-    logit_error,
-    measure_precision,
-)
+from benches.cosyvoice.precision import PrecisionBenchSize, measure_precision  # noqa: E402
+from shared.runtimes.logit_error import LogitError, logit_error  # noqa: E402
 from shared.voices.cosyvoice_bundles import write_random_bundle  # noqa: E402
 from vivavoce.gateway.cli.bench.bundle_weights import BenchWeights  # noqa: E402
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure  # noqa: E402
@@ -133,7 +130,7 @@ def test_targets_apply_to_the_released_size(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--precision", "half"], "'half' is not one of 'fp32', 'bf16', 'fp16', 'int8'"),
+        (["--precision", "half"], "'half' is not one of 'auto', 'fp32', "),
         (["--bundle", "nowhere"], "nowhere"),
     ],
 )
@@ -144,7 +141,7 @@ def test_wrong_arguments_are_refused(arguments: list[str], sentence: str) -> Non
 
 
 def test_the_error_of_a_failed_process_is_its_last_line(folder: Path) -> None:
-    with pytest.raises(BenchFailed, match="half: precision is 'half'; it must be fp32, bf16, fp16, int8"):
+    with pytest.raises(BenchFailed, match="half: precision is 'half'; it must be auto, fp32, "):
         bench.measure_in_process(bench.MODULE, folder, "half")
     with pytest.raises(BundleError, match="nowhere"):
         next(measure_precision(Path("nowhere"), "int8"))
@@ -155,3 +152,16 @@ def test_identical_distributions_have_no_error() -> None:
     error = logit_error(logits, logits)
     assert (error.kl, error.agreement) == (0, 1)
     assert logit_error(-logits, logits).agreement < 0.5
+
+
+@pytest.mark.parametrize(
+    ("error", "is_small"),
+    [
+        (LogitError(kl=0.01, agreement=0.99, certain=100), True),
+        (LogitError(kl=0.0101, agreement=1.0, certain=100), False),
+        (LogitError(kl=0.0, agreement=0.98, certain=100), False),
+        (LogitError(kl=0.0, agreement=1.0, certain=0), False),
+    ],
+)
+def test_a_precision_may_be_a_default_within_both_bounds(error: LogitError, is_small: bool) -> None:
+    assert error.is_small is is_small

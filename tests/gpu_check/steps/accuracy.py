@@ -2,6 +2,8 @@
 
 exact     every array is within the tolerance of the vectors
 others    how far they are: a table from which a precision is chosen
+trained   what 16 bits change in the next ids of the small bundle that speaks, and whether that is small
+          enough for a default (``shared.runtimes.logit_error``)
 """
 
 from collections.abc import Iterator
@@ -17,17 +19,33 @@ from golden.reference.golden_config import read_network_config, read_rule
 from golden.reference.language_model import compare_language_model
 from golden.reference.rule_weights import rule_weights
 from golden.reference.vocoder import WAVE_TOLERANCE, load_vocoder_v2, load_vocoder_v3
+from shared.runtimes.logit_error import (
+    MAX_KL,
+    MIN_AGREEMENT,
+    SESSIONS,
+    TEXT_IDS,
+    LogitError,
+    logit_error,
+    sample_sessions,
+    teacher_forced_logits,
+)
+from small_voice.world import PHRASES
+from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle
 from vivavoce.models.cosyvoice.checkpoint.tensor_shapes import llm_shapes
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.lm.generation import LmInput
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
+from vivavoce.models.cosyvoice.networks import load_lm
 from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder
 from vivavoce.models.decoding.kv_memory import SpeechLmState
 from vivavoce.models.devices.execution import Precision
 from vivavoce.models.devices.torch_devices import CPU
 
-VECTORS = Path(__file__).parents[2] / "golden" / "data"
+_TESTS = Path(__file__).parents[2]
+VECTORS = _TESTS / "golden" / "data"
+_SMALL_VOICE = _TESTS / "data" / "small_voice"
+_COMPARED = 125  # ids of each of ``SESSIONS``
 _MEL_TOLERANCE = 5e-4
 _STEP_EDGES = (25, 50, 100)
 _LM_CASES = ((CosyVoiceVersion.V2, "e_llm"), (CosyVoiceVersion.V3, "e_llm3"))
@@ -81,6 +99,25 @@ def measure(options: CheckOptions) -> Iterator[Finding]:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     for precision in (Precision.BF16, Precision.FP16):
         yield from _summaries(precision.value, _language_models(device, precision))
+        error = trained_error(device, precision, 4 if options.is_quick else _COMPARED)
+        name = f"{precision}, small voice"
+        yield Finding(f"{name}, mean KL to fp32 (at most {MAX_KL:g})", error.kl, "nats")
+        agreement = f"likeliest id as fp32's where it leads by 0.1 (at least {MIN_AGREEMENT:.0%})"
+        yield Finding(f"{name}, {agreement}", 100 * error.agreement, "%")
+        yield Finding(f"{name}, positions where it leads", error.certain)
+        yield Finding(f"{name}, may be a default", "yes" if error.is_small else "no")
+
+
+@torch.inference_mode()
+def trained_error(device: torch.device, precision: Precision, ids: int = _COMPARED) -> LogitError:
+    """Error of the small bundle's next ids after phrases that it has learnt. ids: of each session."""
+    bundle = open_bundle(_SMALL_VOICE)
+    exact, other = (DeviceLm(load_lm(bundle, each, device)) for each in (Precision.FP32, precision))
+    encode = bundle.text_tokenizer().encode_plain
+    turned = (PHRASES[row:] + PHRASES[:row] for row in range(SESSIONS))
+    text_ids = torch.tensor([encode(" ".join(phrases))[:TEXT_IDS] for phrases in turned])
+    inputs, logits = sample_sessions(exact, ids, text_ids)
+    return logit_error(teacher_forced_logits(other, inputs), logits)
 
 
 def _summaries(setting: str, comparisons: list[Comparison]) -> Iterator[Finding]:
