@@ -55,6 +55,7 @@ DEFAULT_PHONE_AGENT: Final = "keys"  # without an agent in the settings; a brows
 _UNREADY_REASONS: Final = {  # by the reason of a refusal; any other is "full"
     "shutting_down": "shutting down",
     "process": "the process of the voice is being started again",
+    "device": "nothing computes the voice: its device failed, or no replica renders",
 }
 
 

@@ -72,6 +72,14 @@ def models_of(engine: SpeechEngine) -> Mapping[str, str]:
     return engine.further_voices if isinstance(engine, EngineSet) else {}
 
 
+def impaired_bundles(engine: SpeechEngine) -> str | None:
+    """Which bundles cannot speak because nothing computes them; None if all can."""
+    failed = engine.failed_engines if isinstance(engine, EngineSet) else ()
+    if not failed:
+        return None
+    return f"nothing computes the voices of {', '.join(failed)}: the device failed, or no replica renders"
+
+
 class ServedBundles:
     """The tables ``[bundle]`` and ``[bundles.NAME]`` of a running server. Belongs to its event loop."""
 

@@ -38,6 +38,7 @@ from .configuration.settings_loader import SettingsError, is_loopback
 from .engine_opening import (
     GatewaySharing,
     ServedBundles,
+    impaired_bundles,
     keeps_speech,
     models_of,
     open_engine,
@@ -120,6 +121,7 @@ class Gateway:
             _observe(engine, calls, resources)
             app = make_app(
                 unready=lambda: calls.unready_reason,
+                impaired=functools.partial(impaired_bundles, engine),
                 registry=engine.metrics.registry,
                 access=access,
                 mounts=[

@@ -192,6 +192,12 @@ class EngineSet(SpeechEngine):
         """As ``SpeechEngine.process_ids``, of all engines."""
         return tuple(pid for engine in self._engines() for pid in engine.process_ids)
 
+    @property
+    def failed_engines(self) -> tuple[str, ...]:
+        """Names of the engines that nothing computes now, such as after a fault of their device."""
+        refusals = ((each.name, each.engine.refusal(Admission.OVERDUE)) for each in self.voices.members)
+        return tuple(name for name, refusal in refusals if refusal is not None and refusal.reason == "device")
+
     def refusal(self, admission: Admission = Admission.NEW) -> Overloaded | None:
         """The error with which the first engine would refuse one more stream."""
         return self._main.refusal(admission)

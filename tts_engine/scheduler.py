@@ -24,6 +24,7 @@ from .errors import Overloaded
 from .session import Session
 
 FIRST_AUDIO_DUE_S = 0.1  # after the first segment
+_DEVICE_RETRY_S = 30.0  # a server or a replica that is started again loads its bundle first
 _MAX_CONTENTION = 3.0  # wall time of a step over its processor time that counts as its cost
 
 
@@ -171,6 +172,12 @@ def admit(
     slots, memory_slots: the backend's. untaken_streams: rendered to their end ahead of their listeners. They
     count as load, because a call goes on with its next utterance when this one has been heard.
     """
+    if not memory_slots:
+        raise Overloaded(
+            "nothing computes the voice now: its device failed, or no replica renders",
+            reason="device",
+            retry_after_s=_DEVICE_RETRY_S,
+        )
     max_count = min(policy.max_streams, slots)
     if open_streams >= max_count:
         raise Overloaded(

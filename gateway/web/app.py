@@ -96,10 +96,12 @@ def make_app(
     registry: CollectorRegistry,
     access: AccessControl,
     mounts: Sequence[Mount] = (),
+    impaired: Callable[[], str | None] = lambda: None,
 ) -> FastAPI:
     """Return the app.
 
     unready: returns why the server accepts no calls now, None if it does. registry: what /metrics shows.
+    impaired: returns which voices cannot speak now although calls are accepted, None if all can.
     """
     # FastAPI's own pages load scripts from other hosts; ``openapi.document`` has others.
     app = FastAPI(title="vivavoce", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
@@ -126,9 +128,9 @@ def make_app(
     @app.get("/readyz", tags=[OPERATION_TAG], **_READINESS)
     async def readyz() -> JSONResponse:
         reason = unready()
-        if reason is None:
-            return JSONResponse({"status": "ready"})
-        return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
+        if reason is not None:
+            return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
+        return JSONResponse(Status(status="ready", reason=impaired()).model_dump(exclude_none=True))
 
     @app.get(
         "/metrics",

@@ -34,6 +34,7 @@ from vivavoce.gateway.listening_sockets import AddressUnavailable
 from vivavoce.gateway.serve import Gateway, serve
 from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.engine import Engine
+from vivavoce.tts_engine.engine_set import EngineSet, NamedEngine
 from vivavoce.tts_engine.errors import BadRequest, UnknownVoice
 
 CALL_ID = b"\x01\x00\x10" + UUID(int=7).bytes
@@ -122,6 +123,35 @@ def test_a_full_gateway_is_not_ready() -> None:
         assert (status, body) == (503, '{"status":"unready","reason":"full"}')
         writer.close()
         await gateway.aclose()
+
+    run(scenario)
+
+
+def test_readiness_names_a_bundle_whose_device_failed_while_the_others_speak() -> None:
+    async def scenario(_: Engine) -> None:
+        on_processor, on_card = StandInBackend((440,)), StandInBackend((880,))
+        engines = (
+            NamedEngine("default", await Engine.open(backend=on_processor)),
+            NamedEngine("card", await Engine.open(backend=on_card)),
+        )
+        async with (
+            EngineSet(engines) as engine,
+            aclosing(await Gateway.open(settings(), engine=engine)) as gateway,
+        ):
+            on_card.memory_slots = 0
+            status, ready = await asyncio.to_thread(get, gateway, "/readyz")
+            assert (status, json.loads(ready)["status"]) == (200, "ready")
+            assert json.loads(ready)["reason"].startswith("nothing computes the voices of card: ")
+            speech = {"model": "tts-1", "voice": "tone-880", "input": "Hello.", "response_format": "pcm"}
+            status, error = await asyncio.to_thread(post, gateway, "/v1/audio/speech", speech)
+            assert (status, "its device failed" in error) == (503, True)
+            async with engine.stream(voice="tone-440") as stream:
+                stream.push_text("Hello.")
+                stream.end_input()
+                assert [chunk async for chunk in stream][-1].final
+            on_processor.memory_slots = 0
+            status, ready = await asyncio.to_thread(get, gateway, "/readyz")
+            assert (status, "its device failed" in ready) == (503, True)
 
     run(scenario)
 

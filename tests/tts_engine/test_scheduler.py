@@ -170,6 +170,13 @@ def test_a_stream_beyond_the_slots_of_the_backend_is_refused() -> None:
         admit(2, slots=2, memory_slots=2, cost=ComputeCost(), policy=POLICY)
 
 
+def test_a_stream_is_refused_with_the_reason_when_nothing_computes_it() -> None:
+    for open_streams in (0, 4):
+        with pytest.raises(Overloaded, match="its device failed") as refusal:
+            admit(open_streams, slots=4, memory_slots=0, cost=ComputeCost(), policy=POLICY)
+        assert refusal.value.reason == "device"
+
+
 def test_a_stream_beyond_the_memory_slots_is_refused_with_the_reason() -> None:
     admit(1, slots=4, memory_slots=2, cost=ComputeCost(), policy=POLICY)
     with pytest.raises(Overloaded, match="memory has room for 2 now") as refusal:

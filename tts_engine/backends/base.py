@@ -133,7 +133,10 @@ class Backend(Protocol):
 
     @property
     def memory_slots(self) -> int:
-        """Slots that memory has room for now, open ones included; at least one, at most ``slots``."""
+        """Slots that memory has room for now, open ones included, at most ``slots``.
+
+        At least one, but none while nothing can compute the voice, such as after its device failed.
+        """
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """A new segmenter for the request. Raises BadRequest, for example for the language."""

@@ -109,6 +109,8 @@ def is_out_of_memory(error: Exception) -> bool:
     # By the message: on a CPU torch raises a plain RuntimeError, and only the runners import torch.
     messages = (
         "out of memory",
+        "STATUS_ALLOC_FAILED",  # of CUDA's libraries
+        "Failed to allocate memory",  # ONNX Runtime
         "DefaultCPUAllocator: can't allocate",
         "DefaultCPUAllocator: not enough memory",
     )
@@ -117,7 +119,15 @@ def is_out_of_memory(error: Exception) -> bool:
 
 def is_device_lost(error: Exception) -> bool:
     """Whether a graphics card failed: CUDA answers every later call of the process with the same error."""
-    return "CUDA error" in str(error) and not is_out_of_memory(error)
+    messages = (
+        "CUDA error",
+        "CUDA driver error",
+        "CUDA failure",  # ONNX Runtime
+        "Triton Error [CUDA]",
+        "CUDNN_STATUS_EXECUTION_FAILED",
+        "CUFFT_EXEC_FAILED",
+    )
+    return not is_out_of_memory(error) and any(text in str(error) for text in messages)
 
 
 def _logged(error: Exception, *, rows: int) -> Exception:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import itertools
 import os
 import random
 import re
@@ -21,6 +22,7 @@ torch = pytest.importorskip(
 )
 
 from shared.engine.cosyvoice_sessions import TEXTS, SessionDriver, render_together  # noqa: E402
+from shared.engine.standin_backend import StandInBackend  # noqa: E402
 from shared.voices.tiny_cosyvoice import BRIEF  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule  # noqa: E402
@@ -28,8 +30,10 @@ from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult 
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.rendering.flow_runner import GraphFlowRunner  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
-from vivavoce.tts_engine.errors import SynthesisFailed  # noqa: E402
+from vivavoce.tts_engine.engine_set import EngineSet, NamedEngine  # noqa: E402
+from vivavoce.tts_engine.errors import Overloaded, SynthesisFailed  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
+from vivavoce.tts_engine.speech_engine import SpeechEngine  # noqa: E402
 from vivavoce.tts_engine.voice_kit.fault_isolation import is_device_lost  # noqa: E402
 
 
@@ -100,25 +104,56 @@ def test_out_of_memory_ends_the_newest_sessions_and_stops_admission(v2_folder: P
     assert backend.open_slots == 0
 
 
-def test_a_device_that_failed_admits_no_stream(v2_folder: Path) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "CUDA error: an illegal memory access was encountered",
+        "CUDA failure 719: unspecified launch failure ; GPU=0 ; hostname=a",
+        "Triton Error [CUDA]: unspecified launch failure",
+    ],
+)
+def test_a_card_that_fails_in_a_stream_ends_its_streams_and_other_voices_speak_on(
+    v2_folder: Path, fault: str
+) -> None:
+    async def speak(engine: SpeechEngine, voice: str | None) -> float:
+        async with engine.stream(voice=voice) as stream:
+            stream.push_text(TEXTS[0])
+            stream.end_input()
+            return sum([chunk.seconds async for chunk in stream])
+
     async def test() -> None:
         backend = CosyVoiceBackend.load(v2_folder, BRIEF)
-        async with await Engine.open(backend=backend) as engine:
+        card = await Engine.open(backend=backend)
+        processor = await Engine.open(backend=StandInBackend((440,)))
+        async with EngineSet((NamedEngine("card", card), NamedEngine("processor", processor))) as engine:
             assert engine.refusal() is None
-            fault = RuntimeError("CUDA error: an illegal memory access was encountered")
-            FailingCall(backend._render_stage.runner, "run_flow", lambda rows: True, fault)
-            async with engine.stream() as stream:
-                stream.push_text(TEXTS[1])
-                stream.end_input()
-                with pytest.raises(SynthesisFailed):
-                    async for _ in stream:
-                        pass
-            assert engine.refusal() is not None  # /readyz answers with it
+            rendered = itertools.count(1)
+            error = RuntimeError(fault)
+            FailingCall(backend._render_stage.runner, "run_vocoder", lambda rows: next(rendered) > 1, error)
+            *failed, other = await asyncio.gather(
+                *(speak(engine, voice) for voice in (None, None, "tone-440")), return_exceptions=True
+            )
+            assert [type(each) for each in failed] == [SynthesisFailed] * 2
+            assert isinstance(other, float) and other > 0
+            refusal = engine.refusal()  # /readyz answers with it
+            assert refusal is not None and refusal.reason == "device"
+            with pytest.raises(Overloaded, match="its device failed"):
+                await speak(engine, None)
+            assert await speak(engine, "tone-440") == other
 
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("text", ["CUDA out of memory.", "CUDA error: out of memory", "bad row"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA out of memory.",
+        "CUDA error: out of memory",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "Triton Error [CUDA]: out of memory",
+        "bad row",
+    ],
+)
 def test_other_errors_are_no_lost_device(text: str) -> None:
     assert not is_device_lost(RuntimeError(text))
 

@@ -50,7 +50,7 @@ _DENIED: Final = DescribedError(403, Code.ACCESS_DENIED)
 
 
 def _overloaded(error: Overloaded) -> DescribedError:
-    is_down = error.reason in ("shutting_down", "disk", "process")
+    is_down = error.reason in ("shutting_down", "disk", "process", "device")
     return DescribedError(503, Code.THROTTLED) if is_down else _LIMITED
 
 

@@ -19,12 +19,14 @@ from vivavoce.gateway.apis.dialects.dashscope.models import (
 )
 from vivavoce.gateway.apis.dialects.dashscope.request_mapping import voice_of_dashscope_model
 from vivavoce.gateway.apis.kits.dashscope.errors import (
+    DASHSCOPE_ERRORS,
     DashScopeErrorBody,
     DashScopeModelNotFound,
     InvalidDashScopeField,
 )
 from vivavoce.gateway.apis.kits.dashscope.validation import DashScopeMessage, parse_message
 from vivavoce.gateway.apis.shell.model_names import ModelNames
+from vivavoce.tts_engine.errors import Overloaded
 
 SPEECH = {"text": "Hello.", "voice": "anna"}
 VOICE = {
@@ -180,3 +182,11 @@ def test_the_schema_lists_what_is_accepted() -> None:
 def test_an_update_answers_an_empty_output() -> None:
     answer = VoiceCustomizationResponse(request_id="r", output=NoVoiceOutput())
     assert answer.model_dump() == {"request_id": "r", "output": {}, "usage": {"count": 1}}
+
+
+@pytest.mark.parametrize(("reason", "status"), [("device", 503), ("process", 503), ("streams", 429)])
+def test_a_server_that_cannot_speak_is_unavailable_and_a_full_one_limits_requests(
+    reason: str, status: int
+) -> None:
+    described = DASHSCOPE_ERRORS.describe(Overloaded("not now", reason=reason, retry_after_s=1.0))
+    assert (described.status, described.code) == (status, "Throttling.RateQuota")
