@@ -5,12 +5,15 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 pytest.importorskip("torch", reason="needs torch (EXTRAS=cosyvoice)")
 
+from vivavoce.models.networks import kernel_cache
 from vivavoce.models.networks.kernel_cache import (
     elsewhere,
     folder_name,
@@ -85,6 +88,29 @@ def test_where_nothing_can_be_kept_kernels_are_compiled_at_every_start(
     assert caplog.messages == [
         f"compiled kernels cannot be kept in {tmp_path}/file/cache either; they are compiled at every start"
     ]
+
+
+def test_kernels_of_a_bundle_and_a_home_that_cannot_be_written_are_kept_for_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import torch
+
+    read_only = tmp_path / "read-only"
+    read_only.write_text("")  # unlike a mode, a file stops root, too
+    (tmp_path / "kernels").write_text("")
+    triton = ModuleType("triton")
+    triton.__version__ = "3.6.0"  # type: ignore[attr-defined]
+    triton.knobs = SimpleNamespace(cache=SimpleNamespace(dir=str(read_only / "cache")))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "triton", triton)
+    monkeypatch.setattr(kernel_cache, "runs_triton", lambda device: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200 MIG 1g.18gb")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    keep_compiled_kernels(tmp_path, torch.device("cuda", 0))
+    folder = Path(triton.knobs.cache.dir)
+    assert folder.is_dir() and folder.parent == tmp_path
+    assert len(caplog.messages) == 2
+    assert caplog.messages[1].endswith("either; they are compiled at every start")
 
 
 def test_a_processor_keeps_no_kernels(tmp_path: Path) -> None:
