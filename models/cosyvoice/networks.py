@@ -116,9 +116,12 @@ def _prepare_device(bundle: CosyVoiceBundle, device: torch.device) -> None:
 
 
 def _load_network(network: nn.Module, bundle: CosyVoiceBundle, name: str, device: torch.device) -> None:
+    weights = _read_weights(bundle, name, device)
     try:
-        load_weights(network, _read_weights(bundle, name, device))
+        load_weights(network, weights)
     except RuntimeError as error:
+        if not weights:  # the network has taken them, so that the device is at fault
+            raise
         raise InvalidBundleError(f"{name}: {str(error).splitlines()[-1].strip()}") from error
 
 

@@ -12,8 +12,10 @@ On a CPU both copies do nothing.
 Source: the notes on pinned memory and asynchronous copies of ``torch.cuda``.
 """
 
+import logging
 import re
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor
@@ -21,25 +23,77 @@ from torch import Tensor
 from .execution import DeviceError
 from .host_memory import free_host_bytes
 
+logger = logging.getLogger(__name__)
+
 CPU = torch.device("cpu")
 
 
 def find_device(name: str) -> torch.device:
     """The device called ``auto`` (the first usable GPU, else the CPU), ``cpu``, ``cuda`` or ``cuda:N``.
 
-    Raises DeviceError for any other name and for a GPU that torch cannot use.
+    ``cuda:N`` is the N-th GPU, or MIG slice of one, that the process may see (``CUDA_VISIBLE_DEVICES``). Logs
+    why the CPU is taken where there is a GPU. Raises DeviceError for any other name and for a GPU that torch
+    cannot use.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+        if name == "cpu" and torch.cuda.device_count():
+            logger.warning("the CPU computes, because torch cannot use the graphics card: %s", _cuda_fault())
     if name == "cpu":
         return CPU
     found = re.fullmatch(r"cuda(?::(\d{1,3}))?", name)
     if not found:
         raise DeviceError(f"device is {name!r}; it must be auto, cpu, cuda or cuda:N")
+    if fault := _cuda_fault():
+        raise DeviceError(f"device is {name!r}, and torch cannot use a graphics card here: {fault}")
     index, cards = int(found[1] or 0), torch.cuda.device_count()
     if index >= cards:
-        raise DeviceError(f"device is {name!r}; torch can use {cards} such devices here")
+        usable = ", ".join(f"cuda:{card} ({torch.cuda.get_device_name(card)})" for card in range(cards))
+        raise DeviceError(f"device is {name!r}; torch can use {usable} here")
     return torch.device("cuda", index)
+
+
+def _cuda_fault() -> str:
+    """Why torch cannot use any GPU, such as a driver that is too old; empty if it can."""
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (RuntimeError, AssertionError) as error:
+        reason = _first_sentence(error)
+        remedy = "; update it, or install a build of torch for its version of CUDA"
+        return reason + remedy if "too old" in reason else reason
+    return ""
+
+
+def _first_sentence(error: Exception) -> str:
+    return str(error).splitlines()[0].partition(". ")[0].rstrip(".")
+
+
+@contextmanager
+def loading_onto(device: torch.device, weight_bytes: int) -> Iterator[None]:
+    """Log which GPU networks are loaded onto, and with how much free memory. Does nothing on a CPU.
+
+    weight_bytes: of the weights on file. Raises DeviceError if the GPU has too little memory, or fails.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    card = f"{device} ({card_name(device)})"
+    try:
+        free, total = (each / 1e9 for each in torch.cuda.mem_get_info(device))
+        logger.info("networks are loaded onto %s, %.1f of %.1f GB are free", card, free, total)
+        yield
+    except torch.OutOfMemoryError as error:
+        raise DeviceError(
+            f"{card} has too little memory: {free:.1f} of {total:.1f} GB were free, the weights have "
+            f"{weight_bytes / 1e9:.1f} GB on file and streams need some more; end what else uses the card, "
+            "or name another device (bundle.device), or 16 bits (bundle.precision: bf16)"
+        ) from error
+    except RuntimeError as error:
+        if not any(library in str(error) for library in ("CUDA", "cuDNN", "cuFFT")):
+            raise
+        raise DeviceError(
+            f"{card} cannot be used: {_first_sentence(error)}; 'nvidia-smi' shows its state and its processes"
+        ) from error
 
 
 def compute_exactly(device: torch.device) -> None:

@@ -13,7 +13,13 @@ from ..backends.base import SlotRequest
 from ..segmenter import Segmenter
 from .checkpoints import bundle_errors
 from .front_end import CosyVoiceFrontEnd
-from .loading import load_lm, load_render_stage, voice_files_of, with_executor
+from .loading import (
+    load_lm,
+    load_render_stage,
+    loading_networks,
+    voice_files_of,
+    with_executor,
+)
 from .policy import CosyVoicePolicy
 from .renderer import CosyVoiceRenderer
 from .rendering.render_stage import RenderStage
@@ -55,10 +61,11 @@ class CosyVoiceBackend(CosyVoiceRenderer):
             tokenizer = bundle.text_tokenizer()
             front_end = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, policy, voices)
             policy = with_executor(policy, bundle)
-            lm = load_lm(bundle, policy)
             files = voice_files_of(bundle, policy)
-            stage = load_render_stage(bundle, policy, files)
-            return cls(front_end, bundle.version, lm, stage, tokenizer, policy, files)
+            with loading_networks(bundle, policy):
+                lm = load_lm(bundle, policy)
+                stage = load_render_stage(bundle, policy, files)
+                return cls(front_end, bundle.version, lm, stage, tokenizer, policy, files)
 
     @classmethod
     def load_decoder(
@@ -70,8 +77,10 @@ class CosyVoiceBackend(CosyVoiceRenderer):
             bundle = open_bundle(folder)
             tokenizer = bundle.text_tokenizer()
             front_end = CosyVoiceFrontEnd.from_bundle(bundle, tokenizer, policy, None)
-            lm = load_lm(bundle, with_executor(policy, bundle))
-            return cls(front_end, bundle.version, lm, render_stage, tokenizer, policy)
+            chosen = with_executor(policy, bundle)
+            with loading_networks(bundle, chosen):
+                lm = load_lm(bundle, chosen)
+                return cls(front_end, bundle.version, lm, render_stage, tokenizer, policy)
 
     def segmenter(self, request: SlotRequest) -> Segmenter:
         """The front end's segmenter for the request. Raises BadRequest if the language is not supported."""

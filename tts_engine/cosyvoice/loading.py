@@ -4,6 +4,7 @@ one process            CosyVoiceBackend.load, load_hosted_renderer
 stages apart           CosyVoiceBackend.load_decoder     and     load_render_host
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,14 +37,11 @@ def load_hosted_renderer(folder: Path, policy: CosyVoicePolicy) -> HostedBackend
         bundle = open_bundle(folder)
         files = voice_files_of(bundle, policy)
         policy = with_executor(policy, bundle)
-        renderer = CosyVoiceRenderer(
-            bundle.version,
-            load_lm(bundle, policy),
-            load_render_stage(bundle, policy, files),
-            bundle.text_tokenizer(),
-            policy,
-            files,
-        )
+        with loading_networks(bundle, policy):
+            lm = load_lm(bundle, policy)
+            stage = load_render_stage(bundle, policy, files)
+            tokenizer = bundle.text_tokenizer()
+            renderer = CosyVoiceRenderer(bundle.version, lm, stage, tokenizer, policy, files)
     return HostedBackend(renderer, renderer.open_prepared, Stage.DECODE)
 
 
@@ -52,7 +50,9 @@ def load_render_host(folder: Path, policy: CosyVoicePolicy, replica: str, bundle
     policy = replace(policy, voice_store=None)
     with bundle_errors():
         bundle = open_bundle(folder)
-        stage = load_render_stage(bundle, with_executor(policy, bundle), None)
+        policy = with_executor(policy, bundle)
+        with loading_networks(bundle, policy):
+            stage = load_render_stage(bundle, policy, None)
     stage.captures.capture_all()  # the host knows no lead of a listener between its requests
     return RenderHost(stage, replica, bundle_digest, slots=policy.slots, max_rows=policy.max_render_rows)
 
@@ -64,6 +64,15 @@ def with_executor(policy: CosyVoicePolicy, bundle: CosyVoiceBundle) -> CosyVoice
     is_on_cpu = policy.executor is Executor.AUTO and _torch_device(policy).type == "cpu"
     chosen = choose_executor(policy.executor, bundle, policy.flow, policy.precision, is_on_cpu=is_on_cpu)
     return replace(policy, executor=chosen)
+
+
+def loading_networks(bundle: CosyVoiceBundle, policy: CosyVoicePolicy) -> AbstractContextManager[None]:
+    """A context in which faults of a card become DeviceError. policy: with the executor chosen."""
+    if policy.executor is Executor.ONNXRUNTIME:
+        return nullcontext()
+    from ...models.devices.torch_devices import loading_onto
+
+    return loading_onto(_torch_device(policy), bundle.weight_bytes)
 
 
 def load_lm(bundle: CosyVoiceBundle, policy: CosyVoicePolicy) -> "SpeechLm | ArraySpeechLm":

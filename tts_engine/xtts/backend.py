@@ -4,9 +4,10 @@ import logging
 from functools import partial
 from pathlib import Path
 
-from ...models.devices.torch_devices import find_device
+from ...models.devices.torch_devices import find_device, loading_onto
 from ...models.xtts.checkpoint.bundle import LICENSE_NOTICE, XttsBundle, open_bundle
 from ...models.xtts.checkpoint.settings import XttsBundleSettings
+from ...models.xtts.checkpoint.weight_file import model_path
 from ...models.xtts.config import XTTS_IDS_PER_S
 from ...models.xtts.networks import XttsNetworks, load_networks, load_voice_encoder
 from ...models.xtts.text.tokenizer import XttsTokenizer
@@ -66,8 +67,10 @@ class XttsBackend(XttsRenderer):
         policy = policy or XttsPolicy()
         with bundle_errors():
             bundle = open_bundle(folder)
-            networks = load_networks(bundle, find_device(policy.device), policy.precision)
-        return cls.from_bundle(bundle, networks, policy, voices)
+            device = find_device(policy.device)
+            with loading_onto(device, model_path(bundle.folder).stat().st_size):
+                networks = load_networks(bundle, device, policy.precision)
+                return cls.from_bundle(bundle, networks, policy, voices)
 
     @classmethod
     def from_bundle(

@@ -108,6 +108,12 @@ class CosyVoiceBundle:
         except WeightFileError as error:
             raise InvalidBundleError(str(error)) from error
 
+    @property
+    def weight_bytes(self) -> int:
+        """Size of the weight files of the three networks; 0 for those that an exported bundle leaves out."""
+        paths = (weight_path(self.folder, name) for name in WEIGHT_FILES)
+        return sum(path.stat().st_size for path in paths if path.exists())
+
     def text_tokenizer(self) -> TextTokenizer:
         """Load the tokenizer of the Qwen folder."""
         return TextTokenizer.load(self.folder / QWEN_FOLDER, self.version)

@@ -24,14 +24,18 @@ torch = pytest.importorskip(
 from shared.engine.cosyvoice_sessions import TEXTS, SessionDriver, render_together  # noqa: E402
 from shared.engine.standin_backend import StandInBackend  # noqa: E402
 from shared.voices.tiny_cosyvoice import BRIEF  # noqa: E402
+from vivavoce.models.cosyvoice import networks  # noqa: E402
+from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule  # noqa: E402
+from vivavoce.models.networks import layers  # noqa: E402
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult  # noqa: E402
+from vivavoce.tts_engine.cosyvoice import loading  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.rendering.flow_runner import GraphFlowRunner  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.engine_set import EngineSet, NamedEngine  # noqa: E402
-from vivavoce.tts_engine.errors import Overloaded, SynthesisFailed  # noqa: E402
+from vivavoce.tts_engine.errors import BundleError, Overloaded, SynthesisFailed  # noqa: E402
 from vivavoce.tts_engine.scheduler import SchedulerPolicy  # noqa: E402
 from vivavoce.tts_engine.speech_engine import SpeechEngine  # noqa: E402
 from vivavoce.tts_engine.voice_kit.fault_isolation import is_device_lost  # noqa: E402
@@ -156,6 +160,36 @@ def test_a_card_that_fails_in_a_stream_ends_its_streams_and_other_voices_speak_o
 )
 def test_other_errors_are_no_lost_device(text: str) -> None:
     assert not is_device_lost(RuntimeError(text))
+
+
+def test_a_card_that_is_full_when_the_weights_are_loaded_is_one_sentence(
+    v2_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+    monkeypatch.setattr(loading, "_torch_device", lambda policy: torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (500_000_000, 150_000_000_000))
+    monkeypatch.setattr(networks, "_prepare_device", lambda bundle, device: None)
+    monkeypatch.setattr(torch.Tensor, "to", fail)
+    full = r"NVIDIA H200\) has too little memory: 0\.5 of 150\.0 GB"
+    for load in (CosyVoiceBackend.load, loading.load_hosted_renderer):
+        with pytest.raises(BundleError, match=full):
+            load(v2_folder, BRIEF)
+    with pytest.raises(BundleError, match=full):
+        loading.load_render_host(v2_folder, BRIEF, "one", "digest")
+
+
+def test_a_card_that_fails_when_modules_are_prepared_is_not_a_fault_of_the_weight_file(
+    v2_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+    monkeypatch.setattr(layers, "prepare_modules", fail)
+    with pytest.raises(torch.OutOfMemoryError):
+        networks.load_flow(open_bundle(v2_folder))
 
 
 def test_pages_of_a_failed_session_are_used_by_the_others_in_the_same_step(

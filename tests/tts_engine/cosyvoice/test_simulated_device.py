@@ -163,7 +163,7 @@ def test_a_device_is_found_by_its_name() -> None:
     cards = torch.cuda.device_count()
     assert find_device("cpu") == CPU
     assert find_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    with pytest.raises(DeviceError, match=f"device is 'cuda:{cards}'; torch can use {cards} such devices"):
+    with pytest.raises(DeviceError, match=f"device is 'cuda:{cards}'"):
         find_device(f"cuda:{cards}")
     for name in ("gpu", "cuda:", "cuda:x", "mps", ""):
         with pytest.raises(DeviceError, match="it must be auto, cpu, cuda or cuda:N"):

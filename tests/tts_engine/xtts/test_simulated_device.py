@@ -16,6 +16,8 @@ from shared.runtimes.simulated_device import DEVICE, DeviceSimulation  # noqa: E
 from vivavoce.models.devices.torch_devices import CPU  # noqa: E402
 from vivavoce.models.xtts.checkpoint.bundle import XttsBundle, open_bundle  # noqa: E402
 from vivavoce.models.xtts.networks import load_networks, load_voice_encoder  # noqa: E402
+from vivavoce.tts_engine.errors import BundleError  # noqa: E402
+from vivavoce.tts_engine.xtts import backend as backend_module  # noqa: E402
 from vivavoce.tts_engine.xtts.backend import XttsBackend  # noqa: E402
 from vivavoce.tts_engine.xtts.bundle_voices import XttsVoices  # noqa: E402
 from vivavoce.tts_engine.xtts.policy import SpeechLengthBound, XttsPolicy  # noqa: E402
@@ -66,3 +68,17 @@ def test_a_bundle_renders_on_another_device_and_waits_for_scores_and_samples_onl
     for one, other in zip(samples, expected, strict=True):
         assert one.shape == other.shape
         assert np.abs(one - other).max() < 2e-3
+
+
+def test_a_card_that_is_full_when_the_weights_are_loaded_is_one_sentence(
+    xtts_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+    monkeypatch.setattr(backend_module, "find_device", lambda name: torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (500_000_000, 150_000_000_000))
+    monkeypatch.setattr(torch.Tensor, "to", fail)
+    with pytest.raises(BundleError, match=r"NVIDIA H200\) has too little memory: 0\.5 of 150\.0 GB"):
+        XttsBackend.load(xtts_folder, BRIEF)
