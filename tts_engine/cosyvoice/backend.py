@@ -14,6 +14,7 @@ from ..segmenter import Segmenter
 from .checkpoints import bundle_errors
 from .front_end import CosyVoiceFrontEnd
 from .loading import (
+    lm_memory_bytes,
     load_lm,
     load_render_stage,
     loading_networks,
@@ -64,7 +65,7 @@ class CosyVoiceBackend(CosyVoiceRenderer):
             files = voice_files_of(bundle, policy)
             with loading_networks(bundle, policy):
                 lm = load_lm(bundle, policy)
-                stage = load_render_stage(bundle, policy, files)
+                stage = load_render_stage(bundle, policy, files, lm_memory_bytes(lm, policy))
                 return cls(front_end, bundle.version, lm, stage, tokenizer, policy, files)
 
     @classmethod

@@ -20,6 +20,7 @@ from ...models.devices.onnx_providers import find_onnx_device
 from ...models.devices.onnx_sessions import OnnxSessions
 from ..backends.base import Stage
 from ..backends.hosted_backend import HostedBackend
+from ..voice_kit.session_renderer import row_count
 from .checkpoints import bundle_errors
 from .policy import CosyVoicePolicy
 from .renderer import CosyVoiceRenderer
@@ -39,7 +40,7 @@ def load_hosted_renderer(folder: Path, policy: CosyVoicePolicy) -> HostedBackend
         policy = with_executor(policy, bundle)
         with loading_networks(bundle, policy):
             lm = load_lm(bundle, policy)
-            stage = load_render_stage(bundle, policy, files)
+            stage = load_render_stage(bundle, policy, files, lm_memory_bytes(lm, policy))
             tokenizer = bundle.text_tokenizer()
             renderer = CosyVoiceRenderer(bundle.version, lm, stage, tokenizer, policy, files)
     return HostedBackend(renderer, renderer.open_prepared, Stage.DECODE)
@@ -87,10 +88,23 @@ def load_lm(bundle: CosyVoiceBundle, policy: CosyVoicePolicy) -> "SpeechLm | Arr
     return networks.load_lm(bundle, policy.precision, _torch_device(policy))
 
 
+def lm_memory_bytes(lm: "SpeechLm | ArraySpeechLm", policy: CosyVoicePolicy) -> int:
+    """Memory of a card that the rows of the language model will take; 0 on a CPU, where it grows with use."""
+    if isinstance(lm, ArraySpeechLm) or lm.device.type == "cpu":
+        return 0
+    return lm.state_bytes(row_count(policy), policy.lm_context_ids)
+
+
 def load_render_stage(
-    bundle: CosyVoiceBundle, policy: CosyVoicePolicy, voice_files: PreparedVoiceFolder | None
+    bundle: CosyVoiceBundle,
+    policy: CosyVoicePolicy,
+    voice_files: PreparedVoiceFolder | None,
+    reserved_bytes: int = 0,
 ) -> LocalRenderStage:
-    """Load flow and vocoder with the policy's executor. Raises InvalidBundleError and DeviceError."""
+    """Load flow and vocoder with the policy's executor. Raises InvalidBundleError and DeviceError.
+
+    reserved_bytes: of the device's memory, that sentences must leave free.
+    """
     if policy.executor is Executor.ONNXRUNTIME:
         networks = load_array_render_networks(bundle, policy.flow, policy.precision, _sessions_of(policy))
     elif policy.executor is Executor.TENSORRT:
@@ -102,7 +116,9 @@ def load_render_stage(
         from .rendering.render_runner import RenderRunner
 
         in_torch = load_render_networks(bundle, policy.flow, _torch_device(policy))
-        return LocalRenderStage(RenderRunner(bundle.version, in_torch, policy, voice_files), policy)
+        return LocalRenderStage(
+            RenderRunner(bundle.version, in_torch, policy, voice_files, reserved_bytes), policy
+        )
     return LocalRenderStage(ArrayRenderRunner(networks, policy, voice_files), policy)
 
 

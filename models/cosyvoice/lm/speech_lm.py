@@ -101,6 +101,11 @@ class SpeechLm(nn.Module):
         heads_shape = (config.layers, config.kv_heads, config.head_width)
         return empty_state(rows, capacity, heads_shape, self.speech_embedding.weight)
 
+    def state_bytes(self, rows: int, capacity: int) -> int:
+        """Size of the memory that ``init_state`` makes."""
+        config, itemsize = self.config, self.speech_embedding.weight.itemsize
+        return 2 * rows * config.layers * config.kv_heads * (capacity + 1) * config.head_width * itemsize
+
     @property
     def device(self) -> torch.device:
         """The device of the weights."""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,15 @@ from shared.engine.standin_backend import StandInBackend  # noqa: E402
 from shared.voices.tiny_cosyvoice import BRIEF  # noqa: E402
 from vivavoce.models.cosyvoice import networks  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
+from vivavoce.models.cosyvoice.config import BLOCK_IDS  # noqa: E402
 from vivavoce.models.cosyvoice.flow.flow_graphs import FlowGraphs  # noqa: E402
 from vivavoce.models.cosyvoice.lm.generation import SpeechLengthRule  # noqa: E402
+from vivavoce.models.cosyvoice.networks import load_lm  # noqa: E402
 from vivavoce.models.networks import layers  # noqa: E402
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult  # noqa: E402
 from vivavoce.tts_engine.cosyvoice import loading  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend  # noqa: E402
+from vivavoce.tts_engine.cosyvoice.rendering import flow_runner  # noqa: E402
 from vivavoce.tts_engine.cosyvoice.rendering.flow_runner import GraphFlowRunner  # noqa: E402
 from vivavoce.tts_engine.engine import Engine, EngineConfig  # noqa: E402
 from vivavoce.tts_engine.engine_set import EngineSet, NamedEngine  # noqa: E402
@@ -190,6 +194,36 @@ def test_a_card_that_fails_when_modules_are_prepared_is_not_a_fault_of_the_weigh
     monkeypatch.setattr(layers, "prepare_modules", fail)
     with pytest.raises(torch.OutOfMemoryError):
         networks.load_flow(open_bundle(v2_folder))
+
+
+def test_pages_take_a_share_of_what_other_processes_and_the_language_model_leave(
+    v2_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = CosyVoiceBackend.load(v2_folder, BRIEF)
+    flow: Any = backend._render_stage.runner._flow
+    page_bytes = flow_runner._bytes_per_id(flow) * BLOCK_IDS
+
+    def pages(free: int, reserved: int = 0) -> float:
+        monkeypatch.setattr(flow_runner, "free_bytes", lambda device: int(free * page_bytes))
+        runner = GraphFlowRunner(
+            flow,
+            0.5,
+            rows=1,
+            sentences=4,
+            max_prompt_ids=25,
+            max_hop=50,
+            reserved_bytes=int(reserved * page_bytes),
+        )
+        return runner.memory_ids / BLOCK_IDS
+
+    assert (pages(free=8), pages(free=4), pages(free=8, reserved=4)) == (4, 2, 2)
+    assert pages(free=2, reserved=4) == 1
+    lm: Any = load_lm(open_bundle(v2_folder))
+    on_card = SimpleNamespace(device=torch.device("cuda", 0), state_bytes=lm.state_bytes)
+    policy = replace(BRIEF, slots=3, max_render_rows=2, overlap=True)
+    state = lm.init_state(5, policy.lm_context_ids)
+    assert loading.lm_memory_bytes(on_card, policy) == state.kv.nbytes  # type: ignore[arg-type]
+    assert loading.lm_memory_bytes(lm, policy) == 0
 
 
 def test_pages_of_a_failed_session_are_used_by_the_others_in_the_same_step(

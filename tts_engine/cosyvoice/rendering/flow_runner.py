@@ -130,15 +130,24 @@ class GraphFlowRunner:
     """Replays recorded steps on pages of one pool.
 
     memory_share: of the memory free now, for pages; fewer if not as many can be used. rows: most sequences in
-    a step. sentences: most sequences at once. max_prompt_ids, max_hop: speech ids.
+    a step. sentences: most sequences at once. max_prompt_ids, max_hop: speech ids. reserved_bytes: of the
+    memory free now, that are for others.
     """
 
     def __init__(
-        self, flow: Flow, memory_share: float, *, rows: int, sentences: int, max_prompt_ids: int, max_hop: int
+        self,
+        flow: Flow,
+        memory_share: float,
+        *,
+        rows: int,
+        sentences: int,
+        max_prompt_ids: int,
+        max_hop: int,
+        reserved_bytes: int = 0,
     ) -> None:
         max_sentence_ids = max_prompt_ids + flow.policy.reserve_frames // FRAMES_PER_SPEECH_ID
         max_useful_pages = sentences * -(-max_sentence_ids // BLOCK_IDS)
-        pages = max(1, min(max_useful_pages, _ids_that_fit(flow, memory_share) // BLOCK_IDS))
+        pages = max(1, min(max_useful_pages, _ids_that_fit(flow, memory_share, reserved_bytes) // BLOCK_IDS))
         self._graphs = FlowGraphs(flow, rows=rows, slots=sentences, pages=pages)
         self.memory_ids = pages * BLOCK_IDS
         self._max_blocks = -(-max_hop // BLOCK_IDS)
@@ -197,8 +206,8 @@ def supports_graphs(flow: StreamingFlow) -> TypeGuard[Flow]:
     return has_pages and flow.device.type != "cpu"
 
 
-def _ids_that_fit(flow: StreamingFlow, share: float) -> int:
-    return int(share * free_bytes(flow.device) / _bytes_per_id(flow))
+def _ids_that_fit(flow: StreamingFlow, share: float, reserved_bytes: int = 0) -> int:
+    return int(share * max(0, free_bytes(flow.device) - reserved_bytes) / _bytes_per_id(flow))
 
 
 def _bytes_per_id(flow: StreamingFlow) -> float:

@@ -99,7 +99,9 @@ class RenderRunner:
         networks: RenderNetworks,
         policy: CosyVoicePolicy,
         voice_files: PreparedVoiceFolder | None = None,
+        reserved_bytes: int = 0,
     ) -> None:
+        """reserved_bytes: of the device's memory, that sentences leave free where steps are recorded."""
         self._flow: StreamingFlow = networks.flow
         self._device = networks.flow.device
         self._vocoder = networks.vocoder
@@ -108,7 +110,7 @@ class RenderRunner:
         self._noise_table = NoiseTable(self._vocoder.config.sine_count) if has_table else None
         self._voice_files = voice_files if _can_be_kept(networks.flow) else None
         self._vocoder_graphs = _vocoder_graphs(self._vocoder, self._device, policy)
-        self._flow_runner = _flow_runner(networks.flow, policy)
+        self._flow_runner = _flow_runner(networks.flow, policy, reserved_bytes)
         self.captures = self._planned_captures(_mel_frames(policy, prompt_tail_ids(version, speed=1.0)))
         self.captures.capture_for_first_sound()
         self._prepared: RecentlyUsed[str, object] = RecentlyUsed(policy.max_prepared_voices)
@@ -289,7 +291,7 @@ def _can_be_kept(flow: StreamingFlow) -> bool:
     )
 
 
-def _flow_runner(flow: StreamingFlow, policy: CosyVoicePolicy) -> FlowRunner[Any, Any]:
+def _flow_runner(flow: StreamingFlow, policy: CosyVoicePolicy, reserved_bytes: int) -> FlowRunner[Any, Any]:
     if not supports_graphs(flow):
         return EagerFlowRunner(flow, policy.memory_share)
     return GraphFlowRunner(
@@ -299,6 +301,7 @@ def _flow_runner(flow: StreamingFlow, policy: CosyVoicePolicy) -> FlowRunner[Any
         sentences=policy.slots,
         max_prompt_ids=policy.max_prompt_ids,
         max_hop=policy.max_hop,
+        reserved_bytes=reserved_bytes,
     )
 
 
