@@ -226,11 +226,14 @@ async def _open_apis(
     """Open the speech APIs, with gRPC if it has a port; raise VivavoceError."""
     guard = UrlGuard.allowing(settings.apis.reference_hosts)
     policy = SpeechApiPolicy(
-        settings.apis.max_input_characters, models_of(engine), settings.reading.refuses_guessed_language
+        settings.apis.max_input_characters,
+        models_of(engine),
+        settings.reading.refuses_guessed_language,
+        settings.apis.exchange_folder,
     )
     named = {name: path for name, path in settings.lexicons.items() if name != DEFAULT_NAME}
     lexicons = NamedLexicons(named) if named else None
-    apis = SpeechApis(engine, access, voices, guard, policy, settings.apis.exchange_folder, lexicons)
+    apis = SpeechApis(engine, access, voices, guard, policy, lexicons)
     resources.push_async_callback(apis.aclose)
     for name, port in settings.apis.ports.items():
         bound = await apis.listen(name, (settings.http.host, port))

@@ -5,6 +5,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 from fastapi import APIRouter
@@ -15,7 +16,6 @@ from ..voice_registry import VoiceRegistry
 from ..web.app import Mount
 from ..web.openapi.operations import WebSocketOperation
 from ..web.unmatched import ErrorFormat
-from .shell.exchange_folder import ExchangeFolder
 from .shell.speech_job import JobServer
 from .shell.speech_server import SpeechServer
 
@@ -27,6 +27,7 @@ class SpeechApiPolicy:
     max_text_characters: int = 4_096  # of one request; OpenAI's own limit
     bundles: Mapping[str, str] = field(default_factory=dict)  # id of the default voice by bundle; may change
     refuses_guessed_languages: bool = False  # of texts that their voice does not speak
+    exchange_folder: Path | None = None  # of files that clients name
 
 
 class DrainableApi(Protocol):
@@ -51,7 +52,6 @@ class DialectHost:
 
     jobs: JobServer
     guard: UrlGuard  # fetches the recordings that clients name
-    exchange_folder: ExchangeFolder  # of files that clients name
     policy: SpeechApiPolicy
 
     @property

@@ -7,7 +7,6 @@ A new dialect is a folder in ``dialects/`` with a record in ``dialect.py``, and 
 import asyncio
 from dataclasses import replace
 from operator import attrgetter
-from pathlib import Path
 from typing import Final
 
 from ...tts_engine.errors import BadRequest
@@ -41,7 +40,6 @@ from .dialects.realtime.dialect import REALTIME
 from .dialects.vapi.dialect import VAPI
 from .dialects.wyoming.dialect import WYOMING
 from .dialects.xtts.dialect import XTTS
-from .shell.exchange_folder import ExchangeFolder
 from .shell.model_names import ModelNames
 from .shell.speech_job import JobServer
 from .shell.speech_server import SpeechServer
@@ -104,13 +102,11 @@ class SpeechApis:
         voices: VoiceRegistry,
         guard: UrlGuard,
         policy: SpeechApiPolicy,
-        exchange_folder: Path | None = None,
         lexicons: NamedLexicons | None = None,
     ) -> None:
         """Open the dialects.
 
-        guard: fetches the recordings that clients name. exchange_folder: of files that clients name.
-        lexicons: those that requests name.
+        guard: fetches the recordings that clients name. lexicons: those that requests name.
         """
         models = ModelNames(policy.bundles)
         self._server = SpeechServer(
@@ -119,7 +115,7 @@ class SpeechApis:
             refuses_guessed_languages=policy.refuses_guessed_languages,
         )
         self.job_server = JobServer(self._server, voices, policy.max_text_characters)
-        host = DialectHost(self.job_server, guard, ExchangeFolder(exchange_folder), policy)
+        host = DialectHost(self.job_server, guard, policy)
         self.opened = {dialect.name: dialect.open(host) for dialect in all_dialects()}
         self._tags = {dialect.name: _tag_of(dialect) for dialect in all_dialects()}
         self._further: list[DrainableApi] = []  # with a port of their own

@@ -1,1 +1,1 @@
-"""HTTP application: routes, back-pressure, request log, WebSocket connections and streamed responses."""
+"""HTTP application: routes, connections and their limits, request log, errors and the OpenAPI document."""

@@ -17,12 +17,13 @@ from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .backpressure import BackpressureHttpProtocol
 from .connection_limits import LimitedConnection
 
 DEFAULT_KEEP_ALIVE_S: Final = 150  # above the 120 s for which LiveKit's clients keep a connection
 CLOSE_MARGIN_S: Final = 5  # a network round trip, and pauses of either side
+TRANSPORT_KEY: Final = "transport"  # of the connection, in the state of a scope
 _RECHECK_S: Final = 0.1
 
 
@@ -42,8 +43,21 @@ class UnreadRequestGuard:
         self.timeout_keep_alive_task = self.loop.call_later(_RECHECK_S, self.timeout_keep_alive_handler)
 
 
-class KeepAliveHttpProtocol(LimitedConnection, UnreadRequestGuard, BackpressureHttpProtocol):  # type: ignore[misc]
-    """The HTTP protocol of the server."""
+class KeepAliveHttpProtocol(LimitedConnection, UnreadRequestGuard, H11Protocol):
+    """The HTTP protocol of the server, also below its WebSockets, with the connection in each scope.
+
+    It is the one with h11 also where an extra brings httptools, which loses the body of a request that offers
+    another protocol, as Java's HTTP client offers h2c, and takes requests without a host.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Open the connection."""
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, TRANSPORT_KEY: transport}
+
+    def _should_upgrade(self) -> bool:
+        # websockets waits for ever for the end of a handshake that is not a GET (RFC 6455 section 4.1).
+        return bool(self.scope["method"] == "GET") and super()._should_upgrade()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP; a request under way, which it may be the body of, ends unanswered."""

@@ -29,8 +29,8 @@ from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialect import SpeechApiPolicy
+from vivavoce.gateway.apis.kits.backpressure import BackpressureSender
 from vivavoce.gateway.apis.kits.speech_socket import MAX_CONTEXTS
-from vivavoce.gateway.web.backpressure import BackpressureSender
 
 DRIVERS: tuple[SocketDriver, ...] = (
     *(CartesiaDriver(), ElevenLabsContextsDriver(), ElevenLabsTextDriver(), InworldDriver()),

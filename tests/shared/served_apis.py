@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -105,7 +104,6 @@ async def serve_every_api(
     max_streams: int = 256,
     store: VoiceStore | None = None,
     reference_hosts: tuple[str, ...] = (),
-    exchange_folder: Path | None = None,
     backend: Any = None,
     policy: SpeechApiPolicy | None = None,
     **backend_options: Any,
@@ -118,7 +116,7 @@ async def serve_every_api(
     async with Engine(backend, config, metrics) as engine:
         voices = VoiceRegistry(engine.voices)
         guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(reference_hosts), timeout_s=2 * TIMEOUT_S))
-        apis = SpeechApis(engine, access, voices, guard, policy or SpeechApiPolicy(), exchange_folder)
+        apis = SpeechApis(engine, access, voices, guard, policy or SpeechApiPolicy())
         app = make_app(unready=lambda: None, registry=metrics.registry, access=access, mounts=apis.mounts())
         with closing(voices):
             async with (

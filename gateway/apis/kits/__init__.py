@@ -1,1 +1,1 @@
-"""Kits of client dialects: sockets of streamed text, the requests of OpenAI and the tasks of DashScope."""
+"""Kits of client dialects: HTTP endpoints, sockets, request fields, errors; those of OpenAI and DashScope."""

@@ -23,10 +23,11 @@ from ....tts_engine.errors import VivavoceError
 from ...access.access_control import Grant
 from ...access.errors import GrantEnded
 from ...background_tasks import wait_at_most
-from ...web.backpressure import BackpressureSender
-from ...web.websocket import CLOSE_NORMAL, WebSocketConnection
+from ...web.websocket import CLOSE_NORMAL
 from ..shell.speech import EncodedChunk, SynthesisOptions
 from ..shell.speech_server import SpeechServer
+from .backpressure import BackpressureSender
+from .websocket_connection import WebSocketConnection
 
 MAX_CONTEXTS: Final = 100  # of a connection
 MAX_LEAD_S: Final = 5.0  # of a conversation's speech ahead of its playout; more than a network stalls

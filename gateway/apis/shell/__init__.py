@@ -1,1 +1,1 @@
-"""Shared parts of the client dialects: speech jobs, responses, formats, model names and errors."""
+"""Shared by the client dialects of a server: its speech, jobs, threads that encode, and names of models."""

@@ -1,29 +1,19 @@
 """State that the speech APIs of one server share: engine, access, request log, models, draining."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
 
-from fastapi import APIRouter, WebSocket
-from starlette.responses import Response
-
-from ....tts_engine.errors import Overloaded, VivavoceError
+from ....tts_engine.errors import Overloaded
 from ....tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from ....tts_engine.speech_engine import SpeechEngine
 from ...access.access_control import AccessControl, Grant
 from ...access.keys import Scope
 from ...web.request_log import RequestLog
-from ...web.unmatched import ErrorFormat
-from ...web.websocket import WebSocketConnection, WebSocketConnections, reject_handshake
 from .encoding_threads import EncodingThreads
 from .model_names import ModelNames, VoiceResolver
 from .speech import EncodedStream, SynthesisOptions
 from .unspoken_languages import LanguageCheck, UnspokenLanguages
-
-# What serves the sockets of each path.
-SocketHandlers = Mapping[str, Callable[[WebSocket], Awaitable[None]]]
 
 _SHUTDOWN_RETRY_AFTER_S = 5.0  # the usual time of a restart
 
@@ -98,50 +88,3 @@ class SpeechServer:
         grant = self.authorize(headers)
         grant.charge_request()
         return grant
-
-
-class SpeechSocketApi(ABC):
-    """The sockets of one API of a server. Belongs to its event loop."""
-
-    error_formats: ClassVar[tuple[ErrorFormat, ...]] = ()  # of paths near its routes that are no routes
-
-    def __init__(self, server: SpeechServer) -> None:
-        self.server = server
-        self.connections = WebSocketConnections()
-
-    @abstractmethod
-    def handlers(self) -> SocketHandlers:
-        """Return what serves the sockets of each path; it checks keys itself."""
-
-    def routes(self) -> APIRouter:
-        """Return the routes of the sockets."""
-        router = APIRouter()
-        for path, serve in self.handlers().items():
-            router.add_api_websocket_route(path, serve)
-        return router
-
-    async def serve(
-        self,
-        make: Callable[[WebSocket], WebSocketConnection],
-        refuse: Callable[[Exception], Response],
-        socket: WebSocket,
-        headers: Sequence[tuple[bytes, bytes]] = (),
-        subprotocol: str | None = None,
-    ) -> None:
-        """Serve a socket to its end.
-
-        make: checks the handshake, and returns the connection. refuse: returns the answer to a handshake
-        that is refused. headers, subprotocol: of the answer to one that is not.
-        """
-        try:
-            connection = make(socket)
-        except VivavoceError as error:
-            await reject_handshake(socket, refuse(error))
-            return
-        await socket.accept(subprotocol, headers)
-        await self.connections.serve(connection)
-
-    async def finish(self, within_s: float) -> None:
-        """Refuse new speech, wait at most within_s for what is under way, close all sockets with 1001."""
-        self.server.start_draining()
-        await self.connections.drain_and_close(within_s)

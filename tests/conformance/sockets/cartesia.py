@@ -7,7 +7,7 @@ from typing import Any
 from conformance.sockets.driver import Heard, SocketDriver
 
 from vivavoce.gateway.apis.dialects.cartesia.socket_api import PATH
-from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
+from vivavoce.gateway.apis.kits.request_fields import MAX_MESSAGE_BYTES
 
 RAW = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
 KINDS = {"chunk": "audio", "done": "done", "error": "error"}

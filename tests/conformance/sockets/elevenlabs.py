@@ -6,7 +6,7 @@ from typing import Any
 
 from conformance.sockets.driver import Heard, SocketDriver
 
-from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
+from vivavoce.gateway.apis.kits.request_fields import MAX_MESSAGE_BYTES
 
 QUERY = "model_id=eleven_flash_v2_5&output_format=pcm_24000"
 

@@ -7,7 +7,7 @@ from typing import Any
 from conformance.sockets.driver import Heard, SocketDriver
 
 from vivavoce.gateway.apis.dialects.inworld.socket_api import PATH
-from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
+from vivavoce.gateway.apis.kits.request_fields import MAX_MESSAGE_BYTES
 
 PCM = {"audioEncoding": "PCM", "sampleRateHertz": 24_000}
 

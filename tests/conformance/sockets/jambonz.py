@@ -5,7 +5,7 @@ from typing import Any
 from conformance.sockets.driver import Heard, SocketDriver
 
 from vivavoce.gateway.apis.dialects.jambonz.dialect import PATH
-from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
+from vivavoce.gateway.apis.kits.request_fields import MAX_MESSAGE_BYTES
 
 
 class JambonzDriver(SocketDriver):

@@ -6,7 +6,7 @@ from typing import Any
 from conformance.sockets.driver import OPENAI_CODES, Heard, SocketDriver
 
 from vivavoce.gateway.apis.dialects.realtime.dialect import PATH
-from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
+from vivavoce.gateway.apis.kits.request_fields import MAX_MESSAGE_BYTES
 
 
 class RealtimeDriver(SocketDriver):

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from vivavoce.gateway.apis.dialects.dashscope.client_frames import DashScopeFrameCodec
+from vivavoce.gateway.apis.kits.error_table import InvalidField
 from vivavoce.gateway.apis.kits.openai.errors import InvalidRequestError
 from vivavoce.gateway.apis.kits.openai.request_parsing import parse_json_object
-from vivavoce.gateway.apis.shell.error_table import InvalidField
-from vivavoce.gateway.apis.shell.request_fields import parse_json_fields
+from vivavoce.gateway.apis.kits.request_fields import parse_json_fields
 from vivavoce.gateway.calls.api.messages import BadCallMessage, parse_client_message
 from vivavoce.gateway.web.client_json import MAX_VALUES, load_json, parse_json
 

@@ -24,12 +24,12 @@ from ....web.openapi.operations import (
     query,
     speech_errors,
 )
-from ...shell.error_table import InvalidField
-from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...shell.request_fields import read_object, validated
+from ...kits.error_table import InvalidField
+from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.request_fields import read_object, validated
+from ...kits.speech_response import UNREAD_HEADER_SCHEMA, audio_response
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import JobServer, SpeechJob
-from ...shell.speech_response import UNREAD_HEADER_SCHEMA, audio_response
 from .errors import CARTESIA_ERRORS
 from .models import (
     REQUEST,

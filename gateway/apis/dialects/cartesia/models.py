@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .....tts_engine.chunk import Word
 from .....tts_engine.errors import UnknownVoice
-from ...shell.request_fields import LOWER_CASE, validated
+from ...kits.request_fields import LOWER_CASE, validated
 
 REQUEST: Final = "the request"  # at fault where no field is
 MAX_TRANSCRIPT_CHARACTERS: Final = 40_000

@@ -10,7 +10,7 @@ import numpy as np
 from .....adapters.audio.encoders import AudioFormat, Codec
 from .....adapters.audio.pcm import WAV_ALAW, WAV_FLOAT32, WAV_S16, WAV_ULAW, WavEncoding, wav_stream_header
 from .....tts_engine.stream_request import Delivery
-from ...shell.error_table import InvalidField
+from ...kits.error_table import InvalidField
 from ...shell.model_names import ServiceNames
 from ...shell.speech import SynthesisOptions
 from .models import CartesiaGenerationConfig, CartesiaOutputFormat, CartesiaSpeechRequest

@@ -26,11 +26,12 @@ from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.errors import VivavoceError
 from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation
+from ...kits.error_table import InvalidField
+from ...kits.request_fields import parse_object, reported_context_id
+from ...kits.socket_api import SocketHandlers, SpeechSocketApi
 from ...kits.speech_socket import MAX_CONTEXTS, SpeechSocket
-from ...shell.error_table import InvalidField
-from ...shell.request_fields import parse_object, reported_context_id
 from ...shell.speech import EncodedChunk, SynthesisOptions
-from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
+from ...shell.speech_server import SpeechServer
 from .context import CartesiaContext
 from .errors import CARTESIA_ERRORS, CartesiaContextClosed, CartesiaLimitReached
 from .models import (

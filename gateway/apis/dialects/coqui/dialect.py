@@ -14,12 +14,12 @@ from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
 from ....web.openapi.operations import form_body, operation, query, speech_errors
 from ...dialect import Dialect, DialectHost, OpenDialect
-from ...shell.error_table import SENTENCES, ErrorSentence
-from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...shell.request_fields import read_fields, validated
+from ...kits.error_table import SENTENCES, ErrorSentence
+from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.request_fields import read_fields, validated
+from ...kits.speech_response import audio_response
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import SpeechJob
-from ...shell.speech_response import audio_response
 
 PATH: Final = "/api/tts"
 _WAV: Final = AudioFormat("wav", layout=AudioLayout.FILE)

@@ -14,11 +14,11 @@ from .....tts_engine.errors import MissingExtra
 from ....access.access_control import Grant
 from ....web.openapi.operations import form_body, operation, speech_errors
 from ...dialect import Dialect, DialectHost, DialectPort, DrainableApi, OpenDialect
-from ...shell.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
-from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...shell.request_fields import parse_fields, read_fields
+from ...kits.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
+from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.request_fields import parse_fields, read_fields
+from ...kits.speech_response import audio_response
 from ...shell.speech_job import JobServer, SpeechJob
-from ...shell.speech_response import audio_response
 from .models import (
     CosyVoiceErrorBody,
     CosyVoiceForm,

@@ -22,9 +22,9 @@ from .....tts_engine.errors import VivavoceError
 from .....tts_engine.process_limits import descriptor_limit
 from ....access.grant_ends import ending_with_grants
 from ....listening_sockets import AddressUnavailable, format_address
-from ....web.streamed_body import SEND_TIMEOUT_S
-from ...shell.error_table import STATUSES, InvalidField, describe
-from ...shell.request_fields import UploadedRecording, parse_fields
+from ...kits.error_table import STATUSES, InvalidField, describe
+from ...kits.request_fields import UploadedRecording, parse_fields
+from ...kits.streamed_body import SEND_TIMEOUT_S
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import JobServer
 from .grpc_messages import METHOD, SERVICE, CosyVoiceMessages

@@ -17,7 +17,7 @@ from .....adapters.audio.encoders import AudioFormat
 from .....tts_engine.stream_request import Delivery, DeliveryMode
 from ....access.access_control import Grant
 from ....voice_registry import NewVoice
-from ...shell.request_fields import SpokenText, UploadedRecording
+from ...kits.request_fields import SpokenText, UploadedRecording
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import JobServer, ReferenceRecording, SpeechJob
 

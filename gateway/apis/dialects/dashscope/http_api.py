@@ -52,7 +52,6 @@ from ....web.openapi.operations import (
     operation,
 )
 from ....web.request_log import RequestRecord
-from ....web.streamed_body import StreamedBody, cancel_on_disconnect
 from ...kits.dashscope.errors import (
     DASHSCOPE_ERRORS,
     DashScopeErrorBody,
@@ -61,10 +60,11 @@ from ...kits.dashscope.errors import (
 )
 from ...kits.dashscope.frames import AudioData, CharacterUsage, dump_json, to_result_payload
 from ...kits.dashscope.validation import parse_message
-from ...shell.http_api import Endpoint, SpeechHttpApi
+from ...kits.http_api import Endpoint, SpeechHttpApi
+from ...kits.speech_response import UNREAD_HEADER, UNREAD_HEADER_SCHEMA, SpeechResponse
+from ...kits.streamed_body import StreamedBody, cancel_on_disconnect
 from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
 from ...shell.speech_job import JobServer
-from ...shell.speech_response import UNREAD_HEADER, UNREAD_HEADER_SCHEMA, SpeechResponse
 from ...shell.speech_server import SpeechServer
 from .audio_store import AudioStore, StoredAudio
 from .enrollment import DashScopeEnrollment

@@ -7,7 +7,7 @@ from uuid import uuid4
 from .....adapters.transcript_queue import TranscriptQueueFull
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
-from ...shell.error_table import (
+from ...kits.error_table import (
     DescribedError,
     ErrorTable,
     InvalidRequest,

@@ -7,11 +7,11 @@ from fastapi.responses import JSONResponse
 
 from ....access.access_control import Grant
 from ....web.openapi.operations import json_body, operation, query, speech_errors
-from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...shell.request_fields import read_json, validated
+from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.request_fields import read_json, validated
+from ...kits.speech_response import audio_response
 from ...shell.speech import AUDIO_CONTENT_TYPES
 from ...shell.speech_job import SpeechJob
-from ...shell.speech_response import audio_response
 from .errors import DEEPGRAM_ERRORS
 from .models import (
     MESSAGE,

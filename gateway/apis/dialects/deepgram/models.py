@@ -18,8 +18,8 @@ from .....adapters.audio.encoders import AudioFormat
 from .....tts_engine.errors import UnknownVoice
 from ....access.access_control import Grant
 from ....voice_registry import VoiceRegistry
+from ...kits.request_fields import LOWER_CASE, parse_message, validated
 from ...shell.model_names import ModelNames
-from ...shell.request_fields import LOWER_CASE, parse_message, validated
 from ...shell.speech import SynthesisOptions
 
 MESSAGE: Final = "the message"  # at fault where no field is

@@ -11,7 +11,7 @@ from typing import Final
 
 from .....adapters.audio.encoders import AudioFormat, Codec
 from .....adapters.audio.pcm import WAV_ALAW, WAV_S16, WAV_ULAW, WavEncoding, wav_stream_header
-from ...shell.error_table import InvalidField
+from ...kits.error_table import InvalidField
 from .models import DeepgramQuery
 
 _SAMPLES: Final[dict[str, tuple[Codec, WavEncoding, int]]] = {  # with the default sample rate, Hz

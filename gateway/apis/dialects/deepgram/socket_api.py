@@ -11,10 +11,11 @@ from .....adapters.transcript_queue import Transcript
 from ....access.access_control import Grant
 from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation
+from ...kits.error_table import InvalidRequest
+from ...kits.socket_api import SocketHandlers, SpeechSocketApi
 from ...kits.transcript_socket import SpokenTexts, TranscriptConnection
-from ...shell.error_table import InvalidRequest
 from ...shell.speech import SynthesisOptions
-from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
+from ...shell.speech_server import SpeechServer
 from .errors import DEEPGRAM_ERRORS
 from .flux_connection import FluxConnection
 from .flux_models import FluxClientMessage, FluxServerMessage

@@ -21,11 +21,11 @@ from ....web.openapi.operations import (
     query,
     speech_errors,
 )
-from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...shell.request_fields import read_object, validated
+from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.request_fields import read_object, validated
+from ...kits.speech_response import audio_response
 from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
 from ...shell.speech_job import SpeechJob
-from ...shell.speech_response import audio_response
 from .alignment import CharacterAligner, TimedCharacter
 from .errors import ELEVENLABS_ERRORS
 from .models import ElevenLabsErrorBody, ElevenLabsSpeechRequest, TimedCharacters, TimedSpeech

@@ -15,8 +15,8 @@ from starlette.types import Scope as AsgiScope
 from .....tts_engine.errors import UnknownVoice
 from ....access.access_control import Grant
 from ....web.openapi.operations import ACCESS_ERRORS, error_responses, json_response, operation
-from ...shell.http_api import Endpoint, SpeechHttpApi
-from ...shell.request_fields import validated
+from ...kits.http_api import Endpoint, SpeechHttpApi
+from ...kits.request_fields import validated
 from .errors import ELEVENLABS_ERRORS
 from .models import MAX_TEXT_CHARACTERS, ElevenLabsErrorBody
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from ...shell.request_fields import context_id_in, parse_object, validated
+from ...kits.request_fields import context_id_in, parse_object, validated
 from .alignment import TimedCharacter
 
 MAX_TEXT_CHARACTERS: Final = 40_000

@@ -23,10 +23,12 @@ from .....adapters.transcript_queue import Transcript
 from .....tts_engine.errors import VivavoceError
 from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation
-from ....web.websocket import CLOSE_NORMAL, CLOSE_TOO_SLOW
+from ....web.websocket import CLOSE_NORMAL
+from ...kits.socket_api import SocketHandlers, SpeechSocketApi
 from ...kits.speech_socket import MAX_CONTEXTS, PlayoutPace, SpeechSocket
+from ...kits.websocket_connection import CLOSE_TOO_SLOW
 from ...shell.speech import EncodedChunk, SynthesisOptions
-from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
+from ...shell.speech_server import SpeechServer
 from .context import ElevenLabsContext
 from .errors import ELEVENLABS_ERRORS, ElevenLabsContextLimitReached
 from .http_api import PATH

@@ -9,7 +9,7 @@ from typing import Final
 from .....adapters.transcript_queue import TranscriptQueueFull
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing
-from ...shell.error_table import DescribedError, ErrorTable, RequestBodyTooLong, UnknownPath, WrongMethod
+from ...kits.error_table import DescribedError, ErrorTable, RequestBodyTooLong, UnknownPath, WrongMethod
 from .models import GoogleRpcCode, InworldErrorBody
 
 

@@ -28,11 +28,11 @@ from ....web.openapi.operations import (
     query,
     speech_errors,
 )
-from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...shell.request_fields import read_object, validated
+from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.request_fields import read_object, validated
+from ...kits.speech_response import UNREAD_HEADER_SCHEMA
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import SpeechJob, check_file_length
-from ...shell.speech_response import UNREAD_HEADER_SCHEMA
 from .alignment import EntryAligner, TextEntry
 from .audio_config import file_format, streamed_encoding
 from .errors import INWORLD_ERRORS

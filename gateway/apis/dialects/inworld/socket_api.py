@@ -21,10 +21,11 @@ from .....adapters.transcript_queue import Transcript
 from .....tts_engine.errors import VivavoceError
 from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation
+from ...kits.error_table import InvalidRequest
+from ...kits.socket_api import SocketHandlers, SpeechSocketApi
 from ...kits.speech_socket import MAX_CONTEXTS, SpeechSocket
-from ...shell.error_table import InvalidRequest
 from ...shell.speech import EncodedChunk, SynthesisOptions
-from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
+from ...shell.speech_server import SpeechServer
 from .audio_config import streamed_encoding
 from .context import MAX_SILENCE_S, InworldContext
 from .errors import (

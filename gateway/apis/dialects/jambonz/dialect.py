@@ -21,13 +21,14 @@ from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation, json_body, operation, speech_errors
 from ....web.websocket import CLOSE_NORMAL
 from ...dialect import Dialect, DialectHost, OpenDialect
+from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.request_fields import read_json, validated
+from ...kits.socket_api import SocketHandlers, SpeechSocketApi
+from ...kits.speech_response import audio_response
 from ...kits.transcript_socket import TranscriptConnection
-from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...shell.request_fields import read_json, validated
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import SpeechJob
-from ...shell.speech_response import audio_response
-from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
+from ...shell.speech_server import SpeechServer
 from .models import (
     JAMBONZ_ERRORS,
     MESSAGE,

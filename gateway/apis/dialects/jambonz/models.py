@@ -10,8 +10,8 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from .....adapters.transcript_queue import TranscriptQueueFull
-from ...shell.error_table import STATUSES, DescribedError, ErrorTable
-from ...shell.request_fields import parse_message, validated
+from ...kits.error_table import STATUSES, DescribedError, ErrorTable
+from ...kits.request_fields import parse_message, validated
 
 MESSAGE: Final = "the message"  # at fault where no field is
 MAX_TEXT_CHARACTERS: Final = 40_000

@@ -20,8 +20,8 @@ from .....tts_engine.chunk import Word
 from ...kits.openai.errors import InvalidRequestError
 from ...kits.openai.request_parsing import invalid_request_error, parse_json_object
 from ...kits.openai.speech_settings import OpenAIRequest, OpenAISpeechSettings
+from ...kits.request_fields import CodecName
 from ...kits.visemes import MouthMovement
-from ...shell.request_fields import CodecName
 
 MAX_TEXT_CHARACTERS: Final = 64 * 1024  # of one message
 

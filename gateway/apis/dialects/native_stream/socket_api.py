@@ -23,11 +23,13 @@ from .....tts_engine.errors import BadRequest, Overloaded
 from ....access.access_control import Grant
 from ....access.errors import GrantEnded
 from ....web.openapi.operations import WebSocketOperation
-from ....web.websocket import CLOSE_NORMAL, WebSocketConnection
+from ....web.websocket import CLOSE_NORMAL
 from ...kits.openai.errors import OPENAI_ERRORS, InvalidRequestError
 from ...kits.openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
+from ...kits.socket_api import SocketHandlers, SpeechSocketApi
+from ...kits.websocket_connection import WebSocketConnection
 from ...shell.speech import EncodedChunk
-from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
+from ...shell.speech_server import SpeechServer
 from .connection import (
     CloseRequested,
     ConfigAccepted,

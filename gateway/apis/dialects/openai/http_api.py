@@ -9,8 +9,8 @@ from fastapi.responses import JSONResponse
 from ....access.keys import Scope
 from ....web.openapi.operations import ACCESS_ERRORS, Responses, Schema, error_responses
 from ....web.unmatched import ErrorFormat
+from ...kits.http_api import Endpoint, JsonHandler, SpeechHttpApi
 from ...kits.openai.errors import OPENAI_ERRORS, OpenAIErrorBody, OpenAIErrorDetail
-from ...shell.http_api import Endpoint, JsonHandler, SpeechHttpApi
 
 REQUEST_ID_HEADER: Final[Mapping[str, Schema]] = {"x-request-id": {"schema": {"type": "string"}}}
 

@@ -9,9 +9,9 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from ....web.client_json import with_bounded_body
+from ...kits.error_table import RequestBodyTooLong
 from ...kits.openai.errors import InvalidRequestError
 from ...kits.openai.request_parsing import parse_json_object, validate, validate_texts
-from ...shell.error_table import RequestBodyTooLong
 from .extension_models import CaptionedSpeechRequest
 from .models import (
     MAX_BODY_BYTES,

@@ -29,12 +29,12 @@ from ....web.openapi.operations import (
     operation,
     query,
 )
+from ...kits.http_api import Endpoint, SpeechJobResponse
 from ...kits.openai.errors import OPENAI_ERRORS
 from ...kits.openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
-from ...shell.http_api import Endpoint, SpeechJobResponse
+from ...kits.speech_response import UNREAD_HEADER_SCHEMA, audio_response
 from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
 from ...shell.speech_job import JobServer, SpeechJob
-from ...shell.speech_response import UNREAD_HEADER_SCHEMA, audio_response
 from .extension_models import AudioModel, AudioModelList
 from .http_api import REQUEST_ID_HEADER, OpenAIHttpApi, openai_errors
 from .models import (

@@ -14,7 +14,7 @@ from .....tts_engine.errors import BadRequest, MissingExtra
 from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....web.openapi.operations import BODY_TOO_LONG, RATE_LIMITED, form_body, json_response, operation
-from ...shell.http_api import Endpoint
+from ...kits.http_api import Endpoint
 from ...shell.speech_job import JobServer
 from .http_api import OpenAIHttpApi, openai_errors
 from .models import OpenAITranscription, TranscriptionForm

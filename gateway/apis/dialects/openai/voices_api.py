@@ -29,8 +29,8 @@ from ....web.openapi.operations import (
     operation,
     query,
 )
+from ...kits.http_api import Endpoint
 from ...kits.openai.errors import OpenAIResourceNotFound
-from ...shell.http_api import Endpoint
 from .http_api import OpenAIHttpApi, openai_errors
 from .models import (
     CreateVoiceForm,

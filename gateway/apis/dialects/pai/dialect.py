@@ -36,8 +36,8 @@ from ....web.openapi.operations import (
     speech_errors,
 )
 from ...dialect import Dialect, DialectHost, OpenDialect
-from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...shell.request_fields import MAX_MESSAGE_BYTES, parse_fields, read_fields
+from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.request_fields import MAX_MESSAGE_BYTES, parse_fields, read_fields
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import SpeechJob
 from .models import (

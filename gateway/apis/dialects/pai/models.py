@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from .....adapters.audio.encoders import SAMPLE_RATES
+from ...kits.request_fields import LOWER_CASE, SpokenText, UploadedRecording
 from ...kits.sampling_fields import SamplingFields
-from ...shell.request_fields import LOWER_CASE, SpokenText, UploadedRecording
 
 MAX_LIST: Final = 1_000
 _Name = Annotated[str, Field(max_length=256)]

@@ -7,7 +7,7 @@ from .....adapters.audio.format_kind import AudioLayout
 from .....tts_engine.stream_request import Delivery, DeliveryMode
 from ....access.access_control import Grant
 from ...kits.dashscope.errors import DASHSCOPE_ERRORS
-from ...shell.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
+from ...kits.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import JobServer
 from .models import PaiErrorBody, PaiParameters

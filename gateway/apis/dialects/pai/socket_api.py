@@ -20,9 +20,9 @@ from .....tts_engine.chunk import SAMPLE_RATE
 from ....access.access_control import Grant
 from ....web.openapi.operations import WebSocketOperation
 from ...kits.dashscope.task_connection import SpeechTask, TaskConnection
+from ...kits.socket_api import SocketHandlers, SpeechSocketApi
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import JobServer
-from ...shell.speech_server import SocketHandlers, SpeechSocketApi
 from .frames import PaiClientFrame, PaiFrameCodec, PaiServerFrame, encode_audio
 from .models import PaiMetrics, PaiParameters
 from .request_mapping import PAI_ERRORS, make_pai_options

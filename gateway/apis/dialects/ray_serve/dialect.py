@@ -28,16 +28,16 @@ from ....web.openapi.operations import (
     operation,
     speech_errors,
 )
-from ....web.streamed_body import cancel_on_disconnect
 from ...dialect import Dialect, DialectHost, OpenDialect
-from ...shell.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
-from ...shell.exchange_folder import ExchangeFolder
-from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
+from ...kits.exchange_folder import ExchangeFolder
+from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.request_fields import UploadedRecording, parse_fields, read_fields
+from ...kits.speech_response import audio_response
+from ...kits.streamed_body import cancel_on_disconnect
 from ...shell.model_names import ServiceNames
-from ...shell.request_fields import UploadedRecording, parse_fields, read_fields
 from ...shell.speech import AUDIO_CONTENT_TYPES, SynthesisOptions
 from ...shell.speech_job import JobServer, ReferenceRecording, SpeechJob
-from ...shell.speech_response import audio_response
 from .models import (
     DEFAULT_VOICE,
     REQUESTS,
@@ -198,7 +198,7 @@ async def _check_health(request: Request, grant: Grant) -> CosyVoiceHealth:
 
 
 def _open(host: DialectHost) -> OpenDialect:
-    return OpenDialect.of(RayServeApi(host.jobs, host.guard, host.exchange_folder))
+    return OpenDialect.of(RayServeApi(host.jobs, host.guard, ExchangeFolder(host.policy.exchange_folder)))
 
 
 RAY_SERVE: Final = Dialect("ray_serve", _open, title="CosyVoice on Ray Serve")

@@ -19,8 +19,8 @@ from .....adapters.audio.encoders import SAMPLE_RATES, AudioFormat
 from .....adapters.audio.format_kind import AudioLayout
 from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.stream_request import Delivery, DeliveryMode
+from ...kits.request_fields import CodecName, SpokenText, UploadedRecording
 from ...kits.sampling_fields import SamplingFields
-from ...shell.request_fields import CodecName, SpokenText, UploadedRecording
 
 MAX_BATCH_ITEMS: Final = 32
 DEFAULT_VOICE: Final = "qwen"  # of voice_type; the server's default voice, unless a voice has that name

@@ -24,14 +24,15 @@ from ....voice_registry import VoiceRegistry
 from ....web.client_json import parse_json_object
 from ....web.openapi.operations import WebSocketOperation
 from ...dialect import Dialect, DialectHost, OpenDialect
+from ...kits.error_table import ErrorTable
 from ...kits.openai.errors import OPENAI_ERRORS, InvalidRequestError, OpenAIError
 from ...kits.openai.speech_settings import MAX_INSTRUCTION_CHARACTERS
+from ...kits.request_fields import MAX_MESSAGE_BYTES, context_id_in
+from ...kits.socket_api import SocketHandlers, SpeechSocketApi
 from ...kits.transcript_socket import SpokenTexts, TranscriptConnection
-from ...shell.error_table import ErrorTable
 from ...shell.model_names import OWN_MODEL
-from ...shell.request_fields import MAX_MESSAGE_BYTES, context_id_in
 from ...shell.speech import EncodedChunk, SynthesisOptions
-from ...shell.speech_server import SocketHandlers, SpeechServer, SpeechSocketApi
+from ...shell.speech_server import SpeechServer
 from .beta_names import from_beta, to_beta
 from .conversation import RealtimeConversation, new_id
 from .handshake import RealtimeHandshake

@@ -13,12 +13,12 @@ from .....adapters.audio.encoders import AudioFormat
 from ....access.access_control import Grant
 from ....web.openapi.operations import json_body, operation, speech_errors
 from ...dialect import Dialect, DialectHost, OpenDialect
-from ...shell.error_table import SENTENCES, ErrorSentence
-from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...shell.request_fields import read_object, validated
+from ...kits.error_table import SENTENCES, ErrorSentence
+from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.request_fields import read_object, validated
+from ...kits.speech_response import audio_response
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import SpeechJob
-from ...shell.speech_response import audio_response
 
 PATH: Final = "/vapi/tts"
 _CONTENT_TYPE: Final = "audio/raw"

@@ -27,9 +27,9 @@ from ....access.grant_ends import ending_with_grants
 from ....background_tasks import cancel_and_wait
 from ....listening_sockets import bind_socket, bound_address
 from ....web.request_log import RequestRecord
-from ....web.streamed_body import SEND_TIMEOUT_S
 from ...dialect import Dialect, DialectHost, DialectPort, DrainableApi, OpenDialect
-from ...shell.request_fields import validated
+from ...kits.request_fields import validated
+from ...kits.streamed_body import SEND_TIMEOUT_S
 from ...shell.speech import EncodedStream, SynthesisOptions
 from ...shell.speech_job import JobServer
 from .models import WyomingChunk, WyomingStart, WyomingSynthesize, WyomingVoice, describe_server

@@ -3,6 +3,7 @@
 from typing import Final
 
 from ...dialect import Dialect, DialectHost, OpenDialect
+from ...kits.exchange_folder import ExchangeFolder
 from .http_api import XttsSpeechApi
 from .request_mapping import XttsSettingsStore
 from .voices_api import XttsVoicesApi
@@ -10,7 +11,7 @@ from .voices_api import XttsVoicesApi
 
 def _open(host: DialectHost) -> OpenDialect:
     settings = XttsSettingsStore()
-    speech = XttsSpeechApi(host.jobs, host.exchange_folder, settings)
+    speech = XttsSpeechApi(host.jobs, ExchangeFolder(host.policy.exchange_folder), settings)
     return OpenDialect.of(speech, XttsVoicesApi(host.jobs, settings))
 
 

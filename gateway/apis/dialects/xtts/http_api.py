@@ -20,12 +20,12 @@ from ....web.openapi.operations import (
     query,
     speech_errors,
 )
-from ...shell.error_table import STATUSES, DescribedError, ErrorTable
-from ...shell.exchange_folder import ExchangeFolder
-from ...shell.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...shell.request_fields import parse_fields, read_fields
+from ...kits.error_table import STATUSES, DescribedError, ErrorTable
+from ...kits.exchange_folder import ExchangeFolder
+from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.request_fields import parse_fields, read_fields
+from ...kits.speech_response import audio_response
 from ...shell.speech_job import JobServer, SpeechJob
-from ...shell.speech_response import audio_response
 from .models import (
     CoquiSpeechRequest,
     FileSpeechRequest,

@@ -16,8 +16,8 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from ...kits.request_fields import SpokenText
 from ...kits.sampling_fields import SamplingFields
-from ...shell.request_fields import SpokenText
 
 LANGUAGES: Final = {
     "Arabic": "ar",

@@ -24,9 +24,9 @@ from ....web.openapi.operations import (
     json_response,
     operation,
 )
-from ...shell.error_table import InvalidField
-from ...shell.http_api import Endpoint, SpeechHttpApi
-from ...shell.request_fields import UploadedRecording, parse_fields, read_fields
+from ...kits.error_table import InvalidField
+from ...kits.http_api import Endpoint, SpeechHttpApi
+from ...kits.request_fields import UploadedRecording, parse_fields, read_fields
 from ...shell.speech_job import JobServer
 from .http_api import XTTS_ERRORS
 from .latents import encode_voice

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from .....adapters.dashscope.events import DashScopeErrorCode as Code
 from .....tts_engine.errors import BadRequest, Overloaded, UnknownVoice, VivavoceError
 from ....access.errors import KeyRefused, OriginRefused, RateLimited, ScopeMissing, UrlRefused
-from ...shell.error_table import DescribedError, ErrorTable, UnknownPath, WrongMethod
+from ..error_table import DescribedError, ErrorTable, UnknownPath, WrongMethod
 
 
 class InvalidDashScopeField(BadRequest):

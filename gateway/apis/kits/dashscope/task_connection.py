@@ -37,8 +37,9 @@ from .....tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ....access.access_control import Grant
 from ....access.errors import GrantEnded
 from ....web.request_log import RequestRecord
-from ....web.websocket import CLOSE_NORMAL, WebSocketConnection
+from ....web.websocket import CLOSE_NORMAL
 from ...shell.speech import EncodedStream
+from ..websocket_connection import WebSocketConnection
 from .errors import DASHSCOPE_ERRORS
 
 ParametersT = TypeVar("ParametersT")  # of run-task

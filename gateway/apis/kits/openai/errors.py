@@ -21,7 +21,7 @@ from ....access.errors import (
     ScopeMissing,
     UrlRefused,
 )
-from ...shell.error_table import DescribedError, ErrorTable, RequestBodyTooLong
+from ..error_table import DescribedError, ErrorTable, RequestBodyTooLong
 
 
 class InvalidRequestError(VivavoceError):

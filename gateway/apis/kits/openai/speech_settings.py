@@ -28,7 +28,7 @@ from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.errors import BadRequest
 from .....tts_engine.reading.pronunciation.entries import BadLexicon, lexicon_of
 from .....tts_engine.stream_request import MAX_LIVELINESS, MIN_LIVELINESS
-from ...shell.request_fields import CodecName
+from ..request_fields import CodecName
 from ..sampling_fields import SamplingFields
 
 MAX_PRONUNCIATIONS: Final = 100  # of one request

@@ -14,7 +14,7 @@ import pytest
 from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
+from vivavoce.gateway.apis.kits.request_fields import MAX_MESSAGE_BYTES
 
 BODY = {
     "model_id": "sonic-3",

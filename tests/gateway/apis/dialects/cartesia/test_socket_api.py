@@ -20,7 +20,7 @@ from shared.event_loop import until
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.cartesia.socket_api import PATH
-from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
+from vivavoce.gateway.apis.kits.request_fields import MAX_MESSAGE_BYTES
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 RAW = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}

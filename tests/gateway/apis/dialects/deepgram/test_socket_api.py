@@ -16,7 +16,7 @@ from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
 from vivavoce.adapters import transcript_queue
 from vivavoce.gateway.apis.kits import transcript_socket
-from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
+from vivavoce.gateway.apis.kits.request_fields import MAX_MESSAGE_BYTES
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 V1, V2 = "/v1/speak", "/v2/speak"

@@ -13,7 +13,7 @@ from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.elevenlabs.request_mapping import OUTPUT_FORMATS
-from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
+from vivavoce.gateway.apis.kits.request_fields import MAX_MESSAGE_BYTES
 
 TEXT = "One two, three."
 BODY = {"text": TEXT, "model_id": "eleven_flash_v2_5", "voice_settings": {"stability": 0.5, "speed": 1.0}}

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from shared.engine.standin_backend import WORD_S
 from shared.event_loop import until
-from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
+from vivavoce.gateway.apis.kits.request_fields import MAX_MESSAGE_BYTES
 
 WORD_BYTES = round(2 * 24_000 * WORD_S)
 RAW = "output_format=pcm_24000"

@@ -14,7 +14,7 @@ from shared.engine.standin_backend import WORD_S
 from vivavoce.adapters.audio.pcm import WAV_HEADER_BYTES, wav_file
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.shell.request_fields import MAX_MESSAGE_BYTES
+from vivavoce.gateway.apis.kits.request_fields import MAX_MESSAGE_BYTES
 
 TEXT = "One two, three."
 PCM = {"audioEncoding": "PCM", "sampleRateHertz": 24_000}

@@ -22,7 +22,7 @@ from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.apis.dialects.native_stream.socket_api import MAX_QUEUED_UTTERANCES, PATH
-from vivavoce.gateway.web.backpressure import BackpressureSender
+from vivavoce.gateway.apis.kits.backpressure import BackpressureSender
 from vivavoce.tts_engine.backends.base import StepResult
 from vivavoce.tts_engine.chunk import Phoneme
 

@@ -13,6 +13,7 @@ from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.apis.dialect import SpeechApiPolicy
 from vivavoce.tts_engine.stream_request import DeliveryMode
 from vivavoce.tts_engine.voices.store import VoiceStore
 
@@ -83,7 +84,7 @@ def test_recordings_are_files_urls_and_names_in_the_folder(
             answer = await served.client.post(f"{ROOT}/cross_lingual", json=body)
             assert answer.status_code == status, (name, answer.text)
 
-    run_every_api(test, store=store, exchange_folder=tmp_path)
+    run_every_api(test, store=store, policy=SpeechApiPolicy(exchange_folder=tmp_path))
 
 
 def test_a_batch_has_a_status_for_each_item(run_every_api: Any) -> None:

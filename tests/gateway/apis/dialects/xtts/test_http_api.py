@@ -18,6 +18,7 @@ from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.apis.dialect import SpeechApiPolicy
 from vivavoce.tts_engine.voices.store import VoiceStore
 
 FOREIGN = {"gpt_cond_latent": [[0.0]], "text": "One.", "language": "en"}
@@ -179,7 +180,7 @@ def test_files_are_written_in_the_folder_and_nowhere_else(run_every_api: Any, tm
         found = await asyncio.to_thread(wav_files, tmp_path)
         assert found == {"exchange/speech/-/output.wav", "exchange/speech/-/a/b.wav"}
 
-    run_every_api(test, exchange_folder=folder)
+    run_every_api(test, policy=SpeechApiPolicy(exchange_folder=folder))
 
 
 def test_a_server_without_a_folder_writes_no_file(run_every_api: Any) -> None:

@@ -12,16 +12,16 @@ from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import connect
 
-from vivavoce.gateway.web import backpressure
-from vivavoce.gateway.web.backpressure import (
+from vivavoce.gateway.apis.kits import backpressure
+from vivavoce.gateway.apis.kits.backpressure import (
     STOPPED_AFTER_S,
     BackpressureSender,
     PeerWindow,
     ReadingWatch,
     UnreadBytes,
 )
+from vivavoce.gateway.apis.kits.streamed_body import StreamedBody
 from vivavoce.gateway.web.http_server import HttpServer
-from vivavoce.gateway.web.streamed_body import StreamedBody
 
 TIMEOUT_S = 30.0
 RATE = 48_000

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from vivavoce.gateway.web import streamed_body
-from vivavoce.gateway.web.streamed_body import MAX_PAUSE_S, SEND_TIMEOUT_S, StreamedBody
+from vivavoce.gateway.apis.kits import streamed_body
+from vivavoce.gateway.apis.kits.streamed_body import MAX_PAUSE_S, SEND_TIMEOUT_S, StreamedBody
 
 
 class Player:

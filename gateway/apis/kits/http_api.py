@@ -23,14 +23,14 @@ from ...access.access_control import Grant
 from ...access.keys import Scope
 from ...voice_registry import ListedVoice
 from ...web.request_log import RequestRecord
-from ...web.streamed_body import cancel_on_disconnect
 from ...web.unmatched import ErrorFormat
+from ..shell.model_names import ServiceNames
+from ..shell.speech import EncodedChunk, EncodedStream
+from ..shell.speech_job import JobServer, SpeechJob
+from ..shell.unspoken_languages import UnspokenLanguage
 from .error_table import ErrorTable
-from .model_names import ServiceNames
-from .speech import EncodedChunk, EncodedStream
-from .speech_job import JobServer, SpeechJob
 from .speech_response import ActiveResponses, SpeechResponse
-from .unspoken_languages import UnspokenLanguage
+from .streamed_body import cancel_on_disconnect
 
 Endpoint = Callable[..., Awaitable[Response]]
 JsonHandler = Callable[[Request, Grant], Awaitable[Any]]  # returns a model, or what JSON is made of

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from vivavoce.gateway.apis.shell.request_fields import InvalidField, read_fields
+from vivavoce.gateway.apis.kits.request_fields import InvalidField, read_fields
 
 
 def fields(body: bytes, content_type: str | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi import WebSocket, WebSocketDisconnect
 
-from vivavoce.gateway.web.websocket import WebSocketConnection
+from vivavoce.gateway.apis.kits.websocket_connection import WebSocketConnection
 
 
 class SilentConnection(WebSocketConnection):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from vivavoce.gateway.apis.shell import exchange_folder
-from vivavoce.gateway.apis.shell.exchange_folder import ExchangeFolder
+from vivavoce.gateway.apis.kits import exchange_folder
+from vivavoce.gateway.apis.kits.exchange_folder import ExchangeFolder
 from vivavoce.tts_engine.errors import BadRequest, Overloaded
 
 

@@ -28,7 +28,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from ...web.keep_alive import TRANSPORT_KEY
 
 # Seconds of audio that may be unread. Window updates take about 0.1 s and a network round trip.
 MAX_UNREAD_S: Final = 0.5
@@ -46,7 +46,6 @@ _SLICE_BYTES: Final = 8  # whole samples of every format; negligible beside a se
 _INFO_BYTES: Final = 256
 _ACKED_OFFSET: Final = 120  # of tcpi_bytes_acked in struct tcp_info
 _WINDOW_OFFSET: Final = 228  # of tcpi_snd_wnd
-_STATE_KEY: Final = "transport"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ class BackpressureSender:
     @classmethod
     def from_scope(cls, scope: MutableMapping[str, Any]) -> Self:
         """Return a new sender for a request or a WebSocket."""
-        return cls(scope.get("state", {}).get(_STATE_KEY))
+        return cls(scope.get("state", {}).get(TRANSPORT_KEY))
 
     async def send(self, data: bytes, bytes_per_s: int, write: Callable[[bytes], Awaitable[None]]) -> None:
         """Write a piece of a stream of that rate as soon as the client has read enough.
@@ -171,22 +170,3 @@ class BackpressureSender:
             return 0
         self._has_stopped = self._reading.has_stopped(window, asyncio.get_running_loop().time())
         return self._unread_bytes.bytes_at(window.window)
-
-
-class BackpressureHttpProtocol(H11Protocol):
-    """uvicorn's HTTP protocol, also below its WebSockets, with the connection in each scope.
-
-    It is the one with h11 also where an extra brings httptools, which loses the body of a request that offers
-    another protocol, as Java's HTTP client offers h2c, and takes requests without a host.
-    """
-
-    app_state: dict[str, Any]
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Open the connection."""
-        super().connection_made(transport)
-        self.app_state = {**self.app_state, _STATE_KEY: transport}
-
-    def _should_upgrade(self) -> bool:
-        # websockets waits for ever for the end of a handshake that is not a GET (RFC 6455 section 4.1).
-        return bool(self.scope["method"] == "GET") and super()._should_upgrade()

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from ..background_tasks import cancel_and_wait
+from ...background_tasks import cancel_and_wait
 from .backpressure import BackpressureSender
 
 T = TypeVar("T")
