@@ -18,18 +18,20 @@ BundleName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]  # al
 class BundleTable(SettingsTable):
     """A model and its voices."""
 
-    folder: Annotated[NamedText, Field(title="default, or a folder of Piper, Kokoro, CosyVoice or XTTS")] = (
-        Field(
-            default="default",  # needs no download and no GPU
-            description="`default`, the packaged voice `heart`, or a folder of Piper, Kokoro, CosyVoice or "
-            "XTTS",
-        )
+    folder: NamedText = Field(
+        default="default",  # needs no download and no GPU
+        title="default, or a folder of Piper, Kokoro, CosyVoice or XTTS",
+        description="`default`, the packaged voice `heart`, or a folder of Piper, Kokoro, CosyVoice or XTTS",
     )
-    voice: Annotated[NamedText | None, Field(title="the id of a loaded voice")] = Field(
-        default=None, description="id of its default voice; unset: its first"
+    voice: NamedText | None = Field(
+        default=None,
+        title="the id of a loaded voice",
+        description="id of its default voice; unset: its first",
     )
-    device: Annotated[str, Field(pattern=DEVICE_PATTERN, title=f"one of {DEVICE_NAMES}")] = Field(
+    device: str = Field(
         default="auto",
+        pattern=DEVICE_PATTERN,
+        title=f"one of {DEVICE_NAMES}",
         description="device of the networks: `cpu`, `cuda`, `cuda:1`, and others, such as `openvino`, for "
         "voices that ONNX Runtime computes; `auto`: a GPU for CosyVoice and XTTS if torch can use one, else "
         "the CPU",
@@ -42,12 +44,9 @@ class BundleTable(SettingsTable):
         "CosyVoice on a GPU, else `fp32`",
     )
 
-    canaries: Annotated[
-        dict[BundleName, Annotated[FiniteFloat, Field(gt=0, le=1)]],
-        JSON,
-        Field(title="parts, over 0 to 1, by bundle"),
-    ] = Field(
+    canaries: Annotated[dict[BundleName, Annotated[FiniteFloat, Field(gt=0, le=1)]], JSON] = Field(
         default={},
+        title="parts, over 0 to 1, by bundle",
         description="further bundles that take a part of its new streams, up to 1 each, "
         "`{german-next = 0.1}`",
     )
@@ -81,21 +80,20 @@ FurtherBundles = Annotated[
 class EngineTable(SettingsTable):
     """What renders speech."""
 
-    executor: Annotated[
-        str,
-        Field(
-            pattern=r"^(auto|torch|onnxruntime|tensorrt|ray(:(auto|local|\S+:\d{1,5}|ray://\S+))?)$",
-            title="auto, torch, onnxruntime, tensorrt, ray or ray:HOST:PORT",
-        ),
-    ] = Field(
+    executor: str = Field(
         default="auto",
+        pattern=r"^(auto|torch|onnxruntime|tensorrt|ray(:(auto|local|\S+:\d{1,5}|ray://\S+))?)$",
+        title="auto, torch, onnxruntime, tensorrt, ray or ray:HOST:PORT",
         description="what computes CosyVoice's networks: `torch`, `onnxruntime`, `tensorrt` (unproven); "
         "`auto`: `onnxruntime` on a processor for an exported bundle, else `torch`; `ray`: the replicas "
         "of the cluster that this machine has joined speak, `ray:HOST:PORT`: of the one with that head, "
         "`ray:local`: of one here",
     )
-    max_streams: Annotated[Integer, Field(ge=1, le=10_000, title="streams from 1 to 10000")] = Field(
+    max_streams: Integer = Field(
         default=100,  # one a call
+        ge=1,
+        le=10_000,
+        title="streams from 1 to 10000",
         description="utterances at once; more are refused",
     )
 
@@ -158,10 +156,9 @@ class VoicesTable(SettingsTable):
         description="folder of enrolled voices, for a bundle of CosyVoice or XTTS. Of recordings in its "
         "folder `speakers`, `NAME.wav` with its words in `NAME.txt` becomes voice `NAME` at the start",
     )
-    aliases: Annotated[dict[str, str], JSON, Field(title='a table of names, such as {alloy = "anna"}')] = (
-        Field(
-            default={},
-            description='other names of voices, `{alloy = "anna"}`; OpenAI\'s names are the default voice '
-            "unless they are here",
-        )
+    aliases: Annotated[dict[str, str], JSON] = Field(
+        default={},
+        title='a table of names, such as {alloy = "anna"}',
+        description='other names of voices, `{alloy = "anna"}`; OpenAI\'s names are the default voice '
+        "unless they are here",
     )

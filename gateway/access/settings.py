@@ -16,33 +16,23 @@ class HttpTable(SettingsTable):
     # Loopback by default: the page and the calls API give access to every call.
     host: Host = Field(default="127.0.0.1", description="address of HTTP")
     port: Port = Field(default=8080, description="port of HTTP; 0 chooses a free one")
-    public_url: Annotated[
-        Annotated[str, Field(pattern=r"^https?://[^/\s?#]+$")] | None,
-        Field(title='a URL without path, such as "https://voice.example.org"'),
-    ] = Field(
+    public_url: Annotated[str, Field(pattern=r"^https?://[^/\s?#]+$")] | None = Field(
         default=None,  # signatures of carriers cover it
+        title='a URL without path, such as "https://voice.example.org"',
         description="the server's URL as carriers and browsers behind a proxy see it, "
         '`"https://voice.example.org"`; unset: host and scheme of each request',
     )
-    allowed_origins: Annotated[
-        tuple[_Origin, ...] | None,
-        JSON,
-        Field(
-            title='a list of origins, such as ["https://app.example.org", "https://*.example.org", '
-            '"app://obsidian.md"], as browsers send them: no path, no slash at the end'
-        ),
-    ] = Field(
+    allowed_origins: Annotated[tuple[_Origin, ...] | None, JSON] = Field(
         default=None,
+        title='a list of origins, such as ["https://app.example.org", "https://*.example.org", '
+        '"app://obsidian.md"], as browsers send them: no path, no slash at the end',
         description='origins of pages and apps that may use this server, `"https://app.example.org"`, '
         '`"app://obsidian.md"`, `"chrome-extension://ID"`, `"https://*.example.org"` for all hosts below a '
         "domain; its own page needs no entry",
     )
-    trusted_proxies: Annotated[
-        tuple[Network, ...],
-        JSON,
-        Field(title='a list of IP addresses and networks, such as ["10.0.0.0/24"]'),
-    ] = Field(
+    trusted_proxies: Annotated[tuple[Network, ...], JSON] = Field(
         default=("127.0.0.1", "::1"),  # a proxy on this machine
+        title='a list of IP addresses and networks, such as ["10.0.0.0/24"]',
         description="addresses and networks of reverse proxies, whose `X-Forwarded-For` and "
         "`X-Forwarded-Proto` are believed",
     )

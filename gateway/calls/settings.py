@@ -14,8 +14,11 @@ AgentChoice = Annotated[str, Field(pattern=r"^(keys|none|(script|loop):.+)$")]
 class CallsTable(SettingsTable):
     """Calls of every kind."""
 
-    max_calls: Annotated[Integer, Field(ge=1, le=10_000, title="calls from 1 to 10000")] = Field(
+    max_calls: Integer = Field(
         default=100,  # measured: two cores serve as many without an underrun
+        ge=1,
+        le=10_000,
+        title="calls from 1 to 10000",
         description="calls at once; more are refused",
     )
     caller_speech: Literal["tell", "discard"] = Field(
@@ -74,26 +77,21 @@ class SoundsTable(SettingsTable):
         title="a folder",
         description="folder of sound files that programs may [play](#sounds) on calls; unset: none",
     )
-    ambience: Annotated[
-        AmbienceTable | None, JSON, Field(title='a table, {file = "office.wav", level_db = -20}')
-    ] = Field(
+    ambience: Annotated[AmbienceTable | None, JSON] = Field(
         default=None,
+        title='a table, {file = "office.wav", level_db = -20}',
         description="sound of a room on every call, over and over: `file`, and `level_db` from -60 to 0 (the "
         "file as it is); or comfort noise without a file, `noise_dbm0`, -75 to -40, as `{noise_dbm0 = -60}`; "
         "10 dB less under speech",
     )
-    thinking: Annotated[
-        ThinkingTable | None,
-        JSON,
-        Field(title='a table, {file = "keyboard.wav", level_db = -20, after_ms = 1000}'),
-    ] = Field(
+    thinking: Annotated[ThinkingTable | None, JSON] = Field(
         default=None,
+        title='a table, {file = "keyboard.wav", level_db = -20, after_ms = 1000}',
         description="sound while a program is attached and nothing has been said for `after_ms`, up to the "
         "first word: `file`, `level_db`",
     )
-    hold: Annotated[HoldTable | None, JSON, Field(title='a table, {file = "music.mp3", level_db = -10}')] = (
-        Field(
-            default=None,
-            description="music on hold and while an attended transfer is under way: `file`, `level_db`",
-        )
+    hold: Annotated[HoldTable | None, JSON] = Field(
+        default=None,
+        title='a table, {file = "music.mp3", level_db = -10}',
+        description="music on hold and while an attended transfer is under way: `file`, `level_db`",
     )

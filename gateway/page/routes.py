@@ -8,7 +8,7 @@ The page is a client of the speech APIs. Its tab Call is the page of the browser
 """
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
@@ -62,14 +62,12 @@ class ServerDescription(BaseModel):
     """What a server does for a key."""
 
     version: str
-    needs_key: Annotated[bool, Field(description="Whether requests without a key are refused.")]
-    scopes: Annotated[list[str], Field(description="Of the key; all, on a server without keys.")]
-    max_input_characters: Annotated[int, Field(description="Of the text of one request for speech.")]
-    default_voice: Annotated[str | None, Field(description="Id of the voice of requests that name none.")]
-    clones_voices: Annotated[bool, Field(description="Whether POST /v1/audio/voices makes a voice.")]
-    transcribes: Annotated[
-        bool, Field(description="Whether POST /v1/audio/transcriptions writes down a recording.")
-    ]
+    needs_key: bool = Field(description="Whether requests without a key are refused.")
+    scopes: list[str] = Field(description="Of the key; all, on a server without keys.")
+    max_input_characters: int = Field(description="Of the text of one request for speech.")
+    default_voice: str | None = Field(description="Id of the voice of requests that name none.")
+    clones_voices: bool = Field(description="Whether POST /v1/audio/voices makes a voice.")
+    transcribes: bool = Field(description="Whether POST /v1/audio/transcriptions writes down a recording.")
 
 
 _PAGE: Final = operation(

@@ -60,31 +60,26 @@ class TextMessage(CallMessage):
     """
 
     type: Literal["text"]
-    text: Annotated[
-        str,
-        Field(max_length=MAX_TEXT_CHARACTERS, description="A piece of text, split anywhere, even mid-word."),
-    ]
+    text: str = Field(
+        max_length=MAX_TEXT_CHARACTERS, description="A piece of text, split anywhere, even mid-word."
+    )
 
 
 class SoundToPlay(CallMessage):
     """A sound file, as an utterance of its own."""
 
-    file: Annotated[
-        str,
-        Field(
-            min_length=1,
-            max_length=1000,
-            description="Name in the folder of sounds, or a URL.",
-            examples=["menu.mp3"],
-        ),
-    ]
-    marks: Annotated[
-        dict[
-            Annotated[str, Field(min_length=1, max_length=256)],
-            Annotated[float, Field(ge=0, allow_inf_nan=False)],
-        ],
-        Field(max_length=100, description="Seconds from its beginning, by the names of the marks."),
-    ] = {}
+    file: str = Field(
+        min_length=1,
+        max_length=1000,
+        description="Name in the folder of sounds, or a URL.",
+        examples=["menu.mp3"],
+    )
+    marks: dict[
+        Annotated[str, Field(min_length=1, max_length=256)],
+        Annotated[float, Field(ge=0, allow_inf_nan=False)],
+    ] = Field(
+        default={}, max_length=100, description="Seconds from its beginning, by the names of the marks."
+    )
 
 
 class PlayMessage(SoundToPlay):
@@ -99,16 +94,11 @@ class PlayMessage(SoundToPlay):
 class CommandMessage(CallMessage):
     """A message without other fields."""
 
-    type: Annotated[
-        Literal["flush", "end", "discard"],
-        Field(
-            description=(
-                "flush: speak the text so far without waiting for the end of a sentence. "
-                "end: the current utterance is complete. "
-                "discard: stop speaking and drop every utterance that waits; answered with `discarded`."
-            )
-        ),
-    ]
+    type: Literal["flush", "end", "discard"] = Field(
+        description="flush: speak the text so far without waiting for the end of a sentence. "
+        "end: the current utterance is complete. "
+        "discard: stop speaking and drop every utterance that waits; answered with `discarded`."
+    )
 
 
 class HangUpMessage(CallMessage):
@@ -116,9 +106,9 @@ class HangUpMessage(CallMessage):
 
     type: Literal["hang_up"]
     result: ResultText = ""
-    after_speech: Annotated[
-        bool, Field(description="Not before what was written so far is heard, at most 60 s later.")
-    ] = False
+    after_speech: bool = Field(
+        default=False, description="Not before what was written so far is heard, at most 60 s later."
+    )
 
 
 class AttendedOptions(BaseModel):
@@ -126,40 +116,33 @@ class AttendedOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    announcement: Annotated[
-        str, Field(max_length=1000, description="Spoken to the one who answers, before the caller is joined.")
-    ] = ""
-    ring_s: Annotated[
-        float, Field(ge=1, le=300, allow_inf_nan=False, description="Seconds to wait for an answer.")
-    ] = 30.0
+    announcement: str = Field(
+        default="", max_length=1000, description="Spoken to the one who answers, before the caller is joined."
+    )
+    ring_s: float = Field(
+        default=30.0, ge=1, le=300, allow_inf_nan=False, description="Seconds to wait for an answer."
+    )
 
 
 class TransferOrder(CallMessage):
     """Where to transfer a caller."""
 
-    to: Annotated[
-        str,
-        Field(
-            pattern=r"^[\w.+*#@:;=/-]{1,200}$",
-            description=(
-                "Number, extension or SIP URI; over ARI also `call:ID`, the caller of another call. "
-                "An attended transfer goes to an extension, or to an endpoint such as `PJSIP/200`."
-            ),
-            examples=["200"],
-        ),
-    ]
+    to: str = Field(
+        pattern=r"^[\w.+*#@:;=/-]{1,200}$",
+        description="Number, extension or SIP URI; over ARI also `call:ID`, the caller of another call. "
+        "An attended transfer goes to an extension, or to an endpoint such as `PJSIP/200`.",
+        examples=["200"],
+    )
     result: ResultText = ""
-    attended: Annotated[
-        AttendedOptions | None,
-        Field(description="Call the target first; if it cannot be reached, the call goes on. Over ARI only."),
-    ] = None
-    if_refused: Annotated[
-        RefusedTransferAction,
-        Field(
-            description="If the caller's telephone refuses a transfer to an address: keep the call, or let "
-            "the caller go on in the dial plan."
-        ),
-    ] = RefusedTransferAction.KEEP
+    attended: AttendedOptions | None = Field(
+        default=None,
+        description="Call the target first; if it cannot be reached, the call goes on. Over ARI only.",
+    )
+    if_refused: RefusedTransferAction = Field(
+        default=RefusedTransferAction.KEEP,
+        description="If the caller's telephone refuses a transfer to an address: keep the call, or let "
+        "the caller go on in the dial plan.",
+    )
 
 
 class TransferMessage(TransferOrder):
@@ -179,45 +162,41 @@ class SpeechMessage(CallMessage):
     """Voice and speed of the utterances that begin after this message."""
 
     type: Literal["speech"]
-    voice: Annotated[str | None, Field(description="Voice id or alias; null for the default voice.")] = None
-    speed: Annotated[float, Field(ge=0.5, le=2.0, description="Factor of the voice's natural speed.")] = 1.0
+    voice: str | None = Field(default=None, description="Voice id or alias; null for the default voice.")
+    speed: float = Field(default=1.0, ge=0.5, le=2.0, description="Factor of the voice's natural speed.")
 
 
 class CallerSpeechActionMessage(CallMessage):
     """Sets what the call does when the caller begins to speak."""
 
     type: Literal["on_speech"]
-    action: Annotated[
-        CallerSpeechAction,
-        Field(description="tell: send `caller_speaking`. discard: also stop speaking, as a barge-in."),
-    ]
+    action: CallerSpeechAction = Field(
+        description="tell: send `caller_speaking`. discard: also stop speaking, as a barge-in."
+    )
 
 
 class AskMessage(CallMessage):
     """A question for the language model, which interrupts the call and is answered aloud."""
 
     type: Literal["ask"]
-    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS, description="The question.")]
+    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARACTERS, description="The question.")
 
 
 class KeyMessage(CallMessage):
     """A key pressed on behalf of the caller, as on the keypad of the page."""
 
     type: Literal["dtmf"]
-    digit: Annotated[str, Field(pattern=r"^[0-9*#A-D]$", description="One of 0-9 * # A-D.")]
+    digit: str = Field(pattern=r"^[0-9*#A-D]$", description="One of 0-9 * # A-D.")
 
 
 class KeysOrder(CallMessage):
     """Keys of the far end to press."""
 
-    digits: Annotated[
-        str,
-        Field(
-            pattern=r"^[0-9*#A-Dw]{1,64}$",
-            description="Of 0-9 * # A-D; w is a pause of half a second.",
-            examples=["2w1234#"],
-        ),
-    ]
+    digits: str = Field(
+        pattern=r"^[0-9*#A-Dw]{1,64}$",
+        description="Of 0-9 * # A-D; w is a pause of half a second.",
+        examples=["2w1234#"],
+    )
 
 
 class SendKeysMessage(KeysOrder):
@@ -249,9 +228,9 @@ CLIENT_MESSAGE: TypeAdapter[ClientMessage] = TypeAdapter(
 class VoiceDescription(CallMessage):
     """A voice that ``speech`` may name."""
 
-    id: Annotated[str, Field(description="Id for `speech`.")]
-    name: Annotated[str, Field(description="Name to show.")]
-    language: Annotated[str, Field(description="BCP 47 tag.")]
+    id: str = Field(description="Id for `speech`.")
+    name: str = Field(description="Name to show.")
+    language: str = Field(description="BCP 47 tag.")
     description: str
 
 
@@ -260,7 +239,7 @@ class CallerDescription(CallMessage):
 
     number: str
     name: str
-    called: Annotated[str, Field(description="Number or extension that was called.")]
+    called: str = Field(description="Number or extension that was called.")
     variables: dict[str, str]
 
 
@@ -273,18 +252,15 @@ KnownAnswerer = Annotated[
 class CallDescription(CallMessage):
     """A call that is up."""
 
-    call: Annotated[str, Field(description="Id of the call.")]
-    kind: Annotated[
-        str,
-        Field(description="How the call came in: audiosocket, rtp, webrtc, asterisk, or a carrier."),
-    ]
-    peer: Annotated[str, Field(description="Network address of the caller.")]
+    call: str = Field(description="Id of the call.")
+    kind: str = Field(description="How the call came in: audiosocket, rtp, webrtc, asterisk, or a carrier.")
+    peer: str = Field(description="Network address of the caller.")
     caller: CallerDescription
-    opened_at: Annotated[float, Field(description="Unix seconds.")]
-    held: Annotated[bool, Field(description="Whether a program is attached to the call.")]
-    on_hold: Annotated[bool, Field(description="Whether the caller put the call on hold.")]
+    opened_at: float = Field(description="Unix seconds.")
+    held: bool = Field(description="Whether a program is attached to the call.")
+    on_hold: bool = Field(description="Whether the caller put the call on hold.")
     answered_by: KnownAnswerer
-    sample_rate: Annotated[int, Field(description="Hz, of the speech sent; the caller's is in `audio`.")]
+    sample_rate: int = Field(description="Hz, of the speech sent; the caller's is in `audio`.")
 
 
 SipStatus = Annotated[
@@ -295,10 +271,10 @@ SipStatus = Annotated[
 class OutgoingDescription(CallMessage):
     """A call that the gateway makes or made, and that is not up."""
 
-    call: Annotated[str, Field(description="Id of the call.")]
+    call: str = Field(description="Id of the call.")
     kind: str
     caller: CallerDescription
-    placed_at: Annotated[float, Field(description="Unix seconds.")]
+    placed_at: float = Field(description="Unix seconds.")
     state: OutgoingState
     sip: SipStatus
     answered_by: KnownAnswerer
@@ -308,10 +284,10 @@ class CallStartedMessage(CallDescription):
     """The first message: the peer is attached to the call."""
 
     type: Literal["started"]
-    voices: Annotated[list[VoiceDescription], Field(description="Voices that `speech` may name.")]
-    voice: Annotated[str | None, Field(description="Id of the current voice; null if it may not be named.")]
-    speed: Annotated[float, Field(description="Current speed factor.")]
-    answers: Annotated[bool, Field(description="Whether a language model answers `ask`.")]
+    voices: list[VoiceDescription] = Field(description="Voices that `speech` may name.")
+    voice: str | None = Field(description="Id of the current voice; null if it may not be named.")
+    speed: float = Field(description="Current speed factor.")
+    answers: bool = Field(description="Whether a language model answers `ask`.")
 
 
 class ResumedMessage(CallMessage):
@@ -321,36 +297,36 @@ class ResumedMessage(CallMessage):
     """
 
     type: Literal["resumed"]
-    call: Annotated[str, Field(description="Id of the call.")]
-    taken: Annotated[int, Field(description="Messages of the program that were taken, over all its sockets.")]
-    missed: Annotated[int, Field(description="Messages that are not sent again: more than 1000 were missed.")]
+    call: str = Field(description="Id of the call.")
+    taken: int = Field(description="Messages of the program that were taken, over all its sockets.")
+    missed: int = Field(description="Messages that are not sent again: more than 1000 were missed.")
 
 
 class AudioFormatMessage(CallMessage):
     """Format of the binary messages that follow; sent before the first one and at each change."""
 
     type: Literal["audio"]
-    sample_rate: Annotated[int, Field(description="Hz, of the caller's audio.")]
-    encoding: Annotated[Literal["pcm_s16le"], Field(description="16-bit samples, little-endian, mono.")]
+    sample_rate: int = Field(description="Hz, of the caller's audio.")
+    encoding: Literal["pcm_s16le"] = Field(description="16-bit samples, little-endian, mono.")
 
 
 class UtteranceTextMessage(CallMessage):
     """Text as it is written, by any writer on the call and before it is spoken. With all events only."""
 
     type: Literal["utterance"]
-    turn: Annotated[int, Field(description="Number of the utterance in the order of writing, from 0.")]
-    text: Annotated[str, Field(description="At most 8192 characters, to be appended.")]
+    turn: int = Field(description="Number of the utterance in the order of writing, from 0.")
+    text: str = Field(description="At most 8192 characters, to be appended.")
 
 
 class SpeechStartedMessage(CallMessage):
     """The first audio of an utterance is ready."""
 
     type: Literal["speech_started"]
-    utterance: Annotated[int, Field(description="Number of the utterance in the order of speech, from 0.")]
-    turn: Annotated[int, Field(description="The turn it was written as. With all events only.")] = 0
-    after_text_ms: Annotated[
-        float, Field(description="From its first text to its first audio. With all events only.")
-    ] = 0.0
+    utterance: int = Field(description="Number of the utterance in the order of speech, from 0.")
+    turn: int = Field(default=0, description="The turn it was written as. With all events only.")
+    after_text_ms: float = Field(
+        default=0.0, description="From its first text to its first audio. With all events only."
+    )
 
 
 class WordMessage(CallMessage):
@@ -359,10 +335,10 @@ class WordMessage(CallMessage):
     type: Literal["word"]
     utterance: int
     text: str
-    text_start: Annotated[int, Field(description="Its first character in the text of the utterance.")]
-    text_stop: Annotated[int, Field(description="The character after its last one.")]
-    start_s: Annotated[float, Field(description="Seconds from the start of the utterance's audio.")]
-    stop_s: Annotated[float, Field(description="Seconds from the start of the utterance's audio.")]
+    text_start: int = Field(description="Its first character in the text of the utterance.")
+    text_stop: int = Field(description="The character after its last one.")
+    start_s: float = Field(description="Seconds from the start of the utterance's audio.")
+    stop_s: float = Field(description="Seconds from the start of the utterance's audio.")
 
 
 class MarkMessage(CallMessage):
@@ -371,7 +347,7 @@ class MarkMessage(CallMessage):
     type: Literal["mark"]
     utterance: int
     name: str
-    at_s: Annotated[float, Field(description="Seconds from the start of the utterance's audio.")]
+    at_s: float = Field(description="Seconds from the start of the utterance's audio.")
 
 
 class SpeechFinishedMessage(CallMessage):
@@ -386,13 +362,11 @@ class DiscardedMessage(CallMessage):
     """A barge-in, of this peer or not. Every ``discard`` is answered with one."""
 
     type: Literal["discarded"]
-    utterance: Annotated[
-        int | None, Field(description="The utterance that was cut; null if none was playing.")
-    ]
-    cut_ms: Annotated[float, Field(description="Speech that was dropped.")]
-    heard: Annotated[str, Field(description="Text of the utterance up to the last word heard.")]
-    marks: Annotated[list[str], Field(description="Names of its marks that were heard.")]
-    heard_s: Annotated[float, Field(description="Seconds of its audio that were heard.")]
+    utterance: int | None = Field(description="The utterance that was cut; null if none was playing.")
+    cut_ms: float = Field(description="Speech that was dropped.")
+    heard: str = Field(description="Text of the utterance up to the last word heard.")
+    marks: list[str] = Field(description="Names of its marks that were heard.")
+    heard_s: float = Field(description="Seconds of its audio that were heard.")
 
 
 class CallerSpeakingMessage(CallMessage):
@@ -411,7 +385,7 @@ class KeyPressedMessage(CallMessage):
     """The caller pressed a key."""
 
     type: Literal["dtmf"]
-    digit: Annotated[str, Field(description="One of 0-9 * # A-D.")]
+    digit: str = Field(description="One of 0-9 * # A-D.")
 
 
 class HoldMessage(CallMessage):
@@ -426,7 +400,7 @@ class AnswererMessage(CallMessage):
 
     type: Literal["answered_by"]
     by: Answerer
-    at_s: Annotated[float, Field(description="Seconds of audio after the answer.")]
+    at_s: float = Field(description="Seconds of audio after the answer.")
 
 
 class OutgoingStateMessage(CallMessage):
@@ -442,21 +416,19 @@ class RecordingMessage(CallMessage):
 
     type: Literal["recording"]
     on: bool
-    file: Annotated[str, Field(description="Name of the file in `recordings`; empty if there was none.")]
-    error: Annotated[str | None, Field(description="Why it ended by itself, with its name; else absent.")] = (
-        None
-    )
+    file: str = Field(description="Name of the file in `recordings`; empty if there was none.")
+    error: str | None = Field(default=None, description="Why it ended by itself, with its name; else absent.")
 
 
 class CallStatsMessage(CallMessage):
     """Counters of the call, once a second. With all events only."""
 
     type: Literal["stats"]
-    lead_ms: Annotated[int, Field(description="Speech that is ready and not yet played.")]
-    packets: Annotated[int, Field(description="Packets sent, silence included.")]
-    late_packets: Annotated[int, Field(description="Of these, sent more than 20 ms late.")]
-    skipped_packets: Annotated[int, Field(description="Packets left out after a stall of the server.")]
-    underruns: Annotated[int, Field(description="Gaps of more than 60 ms in speech.")]
+    lead_ms: int = Field(description="Speech that is ready and not yet played.")
+    packets: int = Field(description="Packets sent, silence included.")
+    late_packets: int = Field(description="Of these, sent more than 20 ms late.")
+    skipped_packets: int = Field(description="Packets left out after a stall of the server.")
+    underruns: int = Field(description="Gaps of more than 60 ms in speech.")
 
 
 class CallErrorMessage(CallMessage):
@@ -464,18 +436,18 @@ class CallErrorMessage(CallMessage):
 
     type: Literal["error"]
     message: str
-    retry_after_s: Annotated[
-        float | None, Field(description="Seconds after which it may succeed; absent if it never will.")
-    ] = None
+    retry_after_s: float | None = Field(
+        default=None, description="Seconds after which it may succeed; absent if it never will."
+    )
 
 
 class HungUpMessage(CallMessage):
     """The last message: the call has ended."""
 
     type: Literal["hung_up"]
-    reason: Annotated[
-        str | None, Field(description="Why the server ended a browser's call; absent on other calls.")
-    ] = None
+    reason: str | None = Field(
+        default=None, description="Why the server ended a browser's call; absent on other calls."
+    )
 
 
 ServerMessage = (

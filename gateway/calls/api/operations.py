@@ -54,7 +54,7 @@ class HungUpCall(BaseModel):
     """A call that has been hung up."""
 
     call: str
-    status: Annotated[str, Field(json_schema_extra={"const": "hung up"})]
+    status: str = Field(json_schema_extra={"const": "hung up"})
 
 
 class SentKeys(BaseModel):
@@ -68,7 +68,7 @@ class TransferredCall(BaseModel):
     """A call whose caller is being transferred."""
 
     call: str
-    status: Annotated[str, Field(json_schema_extra={"const": "transferred"})]
+    status: str = Field(json_schema_extra={"const": "transferred"})
 
 
 class ResultOfCall(BaseModel):
@@ -89,17 +89,17 @@ class RecordingOfCall(BaseModel):
     """A recording that has begun or ended."""
 
     call: str
-    file: Annotated[str, Field(description="Name of the file in `recordings`.")]
+    file: str = Field(description="Name of the file in `recordings`.")
 
 
 class DiscardedSpeech(BaseModel):
     """Speech that has been interrupted."""
 
-    cut_ms: Annotated[float, Field(description="Speech that was dropped.")]
-    heard: Annotated[str, Field(description="Text up to the last word heard.")]
-    words: Annotated[list[str], Field(description="The words of that text.")]
-    marks: Annotated[list[str], Field(description="Names of the marks that were heard.")]
-    heard_s: Annotated[float, Field(description="Seconds of the utterance's audio that were heard.")]
+    cut_ms: float = Field(description="Speech that was dropped.")
+    heard: str = Field(description="Text up to the last word heard.")
+    words: list[str] = Field(description="The words of that text.")
+    marks: list[str] = Field(description="Names of the marks that were heard.")
+    heard_s: float = Field(description="Seconds of the utterance's audio that were heard.")
 
 
 class PlayedSound(BaseModel):

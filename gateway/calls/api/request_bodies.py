@@ -30,15 +30,15 @@ class CallAnnouncement(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    call: Annotated[UUID | None, Field(description="Id of the call; a new one if absent.")] = None
-    number: Annotated[_Text, Field(description="Number of the caller.", examples=["+15550100"])] = ""
-    name: Annotated[_Text, Field(description="Name of the caller.")] = ""
-    called: Annotated[_Text, Field(description="Number or extension that was called.")] = ""
-    agent: Annotated[str | None, Field(description="Name in the setting `agents`.")] = None
-    variables: Annotated[dict[str, _Text], Field(max_length=100, description="For the program.")] = {}
-    expires_s: Annotated[
-        float, Field(ge=1, le=3600, allow_inf_nan=False, description="Seconds for which it is expected.")
-    ] = 60.0
+    call: UUID | None = Field(default=None, description="Id of the call; a new one if absent.")
+    number: _Text = Field(default="", description="Number of the caller.", examples=["+15550100"])
+    name: _Text = Field(default="", description="Name of the caller.")
+    called: _Text = Field(default="", description="Number or extension that was called.")
+    agent: str | None = Field(default=None, description="Name in the setting `agents`.")
+    variables: dict[str, _Text] = Field(default={}, max_length=100, description="For the program.")
+    expires_s: float = Field(
+        default=60.0, ge=1, le=3600, allow_inf_nan=False, description="Seconds for which it is expected."
+    )
 
     @property
     def caller(self) -> Caller:

@@ -12,19 +12,22 @@ from ....configuration.settings_table import SettingsTable
 class AriTable(SettingsTable):
     """Asterisk's REST interface, through which it hands over calls."""
 
-    url: Annotated[
-        Annotated[str, Field(pattern=r"^https?://([^\s@/:]+@)?[^\s@]+$")] | None,
-        Field(title="the URL of Asterisk's REST interface, http://127.0.0.1:8088/ari"),
-    ] = Field(
+    url: Annotated[str, Field(pattern=r"^https?://([^\s@/:]+@)?[^\s@]+$")] | None = Field(
         default=None,  # Asterisk hands over no calls in this way
+        title="the URL of Asterisk's REST interface, http://127.0.0.1:8088/ari",
         description='Asterisk\'s REST interface, `"http://127.0.0.1:8088/ari"`; a user of `ari.conf` other '
         'than `vivavoce` comes first, `"http://USER@127.0.0.1:8088/ari"`',
     )
-    password: Annotated[SecretStr | None, Field(title="the password of the user in ari.conf")] = Field(
-        default=None, description="the password of that user; set it in the environment"
+    password: SecretStr | None = Field(
+        default=None,
+        title="the password of the user in ari.conf",
+        description="the password of that user; set it in the environment",
     )
-    app: Annotated[str, Field(pattern=r"^[\w.-]{1,80}$", title="the name of a Stasis application")] = Field(
-        default="vivavoce", description="the name of the Stasis application"
+    app: str = Field(
+        default="vivavoce",
+        pattern=r"^[\w.-]{1,80}$",
+        title="the name of a Stasis application",
+        description="the name of the Stasis application",
     )
     codec: Literal["ulaw", "alaw", "slin", "slin16"] = Field(
         default="ulaw",  # as most phones speak it
@@ -32,14 +35,10 @@ class AriTable(SettingsTable):
         description="of the external media: `ulaw`, `alaw`, `slin` or `slin16`; AudioSocket carries linear "
         "audio of the same rate",
     )
-    media: Annotated[
-        str,
-        Field(
-            pattern=r"^(auto|websocket(:[\w.-]{1,80})?|audiosocket|rtp)$",
-            title="auto, websocket, websocket:CONNECTION, audiosocket or rtp",
-        ),
-    ] = Field(
+    media: str = Field(
         default="auto",
+        pattern=r"^(auto|websocket(:[\w.-]{1,80})?|audiosocket|rtp)$",
+        title="auto, websocket, websocket:CONNECTION, audiosocket or rtp",
         description="external media over `websocket`, `audiosocket` or `rtp`; `auto`: the first of these "
         "whose module Asterisk runs; `websocket:CONNECTION`: Asterisk connects to the gateway with this "
         "connection of `websocket_client.conf`",

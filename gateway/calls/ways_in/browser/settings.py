@@ -20,15 +20,10 @@ GREETING: Final = "Hello, this is vivavoce. Type something below, and I will say
 class BrowserTable(SettingsTable):
     """Calls from browsers."""
 
-    ice_servers: Annotated[
-        tuple[IceServerSetting, ...],
-        JSON,
-        Field(
-            title='a list of "stun:HOST:PORT" and of tables {urls = ["turn:HOST:PORT"], '
-            'username = "...", credential = "..."} or {urls = ["turn:HOST:PORT"], secret = "..."}'
-        ),
-    ] = Field(
+    ice_servers: Annotated[tuple[IceServerSetting, ...], JSON] = Field(
         default=(),  # no outside host is contacted
+        title='a list of "stun:HOST:PORT" and of tables {urls = ["turn:HOST:PORT"], '
+        'username = "...", credential = "..."} or {urls = ["turn:HOST:PORT"], secret = "..."}',
         description="STUN and TURN servers of browser calls; one network needs none",
     )
 

@@ -26,15 +26,11 @@ class MediaStreamsTable(SettingsTable):
 
     # In URLs of those that do not sign, because most of them send no headers of their own.
     tokens: Annotated[
-        dict[CarrierName, Annotated[SecretStr, Field(min_length=1)]],
-        JSON,
-        AfterValidator(_check_tokens),
-        Field(
-            title="a table of tokens by carrier, {twilio = ..., telnyx = ...}; of carriers that do not sign, "
-            f"of at least {_MIN_TOKEN_CHARACTERS} characters"
-        ),
+        dict[CarrierName, Annotated[SecretStr, Field(min_length=1)]], JSON, AfterValidator(_check_tokens)
     ] = Field(
         default={},
+        title="a table of tokens by carrier, {twilio = ..., telnyx = ...}; of carriers that do not sign, "
+        f"of at least {_MIN_TOKEN_CHARACTERS} characters",
         description="tokens by carrier: of `twilio` and `plivo` the auth token of the account, with which "
         "requests must then be signed, for `http.public_url`; of others a token of at least 16 letters, "
         "digits, - and _ that must be in their URLs",

@@ -13,6 +13,7 @@ Networks = Annotated[
     tuple[Network, ...], JSON, Field(title='a list of IP addresses and networks, such as ["10.0.0.0/24"]')
 ]
 Encryption = Literal["off", "optional", "required"]
+_TrunkName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")]
 _Name = Annotated[str, Field(pattern=r"^[^\s<>\"@]{0,100}$")]
 
 
@@ -67,48 +68,45 @@ class SipTable(SettingsTable):
 
     # Loopback by default: a port that answers SIP is found by scanners within minutes.
     host: Host = Field(default="127.0.0.1", description="address of SIP and of its media")
-    port: Annotated[Port | None, Field(title="a port from 0 (any free one) to 65535")] = Field(
+    port: Port | None = Field(
         default=None,
+        title="a port from 0 (any free one) to 65535",
         description="port of SIP over UDP and TCP, usually 5060, which is that of trunks alone; 0 chooses a "
         "free one; unset, and without a trunk: SIP is not answered",
     )
-    tls: Annotated[
-        SipTlsTable | None, JSON, Field(title='a table, {certificate = "FILE", key = "FILE", port = 5061}')
-    ] = Field(default=None, description="SIP over TLS: `certificate`, `key` and `port`, 5061 if unset")
-    public_host: Annotated[str | None, Field(title="an IP address")] = Field(
-        default=None, description="address that peers are told, if a router translates that of the machine"
+    tls: Annotated[SipTlsTable | None, JSON] = Field(
+        default=None,
+        title='a table, {certificate = "FILE", key = "FILE", port = 5061}',
+        description="SIP over TLS: `certificate`, `key` and `port`, 5061 if unset",
+    )
+    public_host: str | None = Field(
+        default=None,
+        title="an IP address",
+        description="address that peers are told, if a router translates that of the machine",
     )
     peers: Networks = Field(
         default=("127.0.0.0/8", "::1"),
         description="addresses and networks of phones and telephone systems that call without a password",
     )
-    users: Annotated[
-        dict[Annotated[str, Field(pattern=r"^[^\s<>\"@:;]{1,64}$")], SecretStr],
-        JSON,
-        Field(title="passwords by user"),
-    ] = Field(
+    users: Annotated[dict[Annotated[str, Field(pattern=r"^[^\s<>\"@:;]{1,64}$")], SecretStr], JSON] = Field(
         default={},
+        title="passwords by user",
         description='passwords of phones elsewhere, by user, `{anna = "..."}`; they may register, to be '
         "called",
     )
-    media: Annotated[
-        SipMediaTable | None, JSON, Field(title='a table, {codecs = ["ulaw"], srtp = "off", networks = []}')
-    ] = Field(
+    media: Annotated[SipMediaTable | None, JSON] = Field(
         default=None,
+        title='a table, {codecs = ["ulaw"], srtp = "off", networks = []}',
         description="`codecs`, `srtp` and `networks` of media of all but trunks: see [SIP](#sip)",
     )
-    outgoing: Annotated[
-        SipOutgoingTable | None, JSON, Field(title='a table, {destinations = ["+49"], max_calls = 4}')
-    ] = Field(
+    outgoing: Annotated[SipOutgoingTable | None, JSON] = Field(
         default=None,
+        title='a table, {destinations = ["+49"], max_calls = 4}',
         description="where calls and transfers may go: `destinations`, `max_calls` and `minutes_per_day`",
     )
-    trunks: Annotated[
-        dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")], SipTrunkTable],
-        JSON,
-        Field(title="tables [sip.trunks.NAME] with host = ..."),
-    ] = Field(
+    trunks: Annotated[dict[_TrunkName, SipTrunkTable], JSON] = Field(
         default={},
+        title="tables [sip.trunks.NAME] with host = ...",
         description="providers, by name: `host`, `user`, `password` and [others](#trunks); set the password "
         "in the environment, `VIVAVOCE_SIP_TRUNKS_NAME_PASSWORD`",
     )
