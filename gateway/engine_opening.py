@@ -27,7 +27,8 @@ from ..tts_engine.scheduler import SchedulerPolicy
 from ..tts_engine.speech_engine import SpeechEngine
 from ..tts_engine.voices.voices import Voices
 from .access.access_control import AccessControl
-from .configuration.settings import DEFAULT_NAME, ClusterTable, Settings
+from .cluster.settings import ClusterTable
+from .configuration.settings import DEFAULT_NAME, Settings
 from .engine_settings import MAIN_BUNDLE, BundleTable
 from .enrolment import PromptSharing
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority
@@ -212,34 +213,17 @@ def _default_lexicon(settings: Settings) -> LexiconFile | None:
     return None if path is None else LexiconFile(path)
 
 
-async def _open_cluster(
-    address: str, bundle: BundleTable, settings: Settings, config: EngineConfig, metrics: Metrics | None
-) -> SpeechEngine:
-    """The replicas of a cluster. Raises BundleError, BadRequest, and MissingExtra without ray."""
-    if DEFAULT_NAME in settings.lexicons:
-        raise BadRequest("lexicons.default: with the executor ray, name it in args of the cluster's file")
-    if metrics is not None:
-        raise BadRequest("the replicas of a cluster get another bundle when they are deployed again")
-    from .cluster.ray.ray_engine import open_ray_engine
-    from .cluster.ray.replica_settings import ReplicaSettings
-
-    replica = ReplicaSettings(
-        bundle=bundle.folder,
-        precision=bundle.precision,
-        device=bundle.device,
-        max_streams=settings.engine.max_streams,
-        locale=settings.reading.locale,
-    )
-    return await open_ray_engine(address, replica, config, settings.voices.store)
-
-
 async def _open_main_engine(
     bundle: BundleTable, settings: Settings, config: EngineConfig, metrics: Metrics | None
 ) -> SpeechEngine:
     """Load the main bundle; metrics: of the server, None at its start."""
     engine = settings.engine
     if engine.ray_address is not None:
-        return await _open_cluster(engine.ray_address, bundle, settings, config, metrics)
+        if metrics is not None:
+            raise BadRequest("the replicas of a cluster get another bundle when they are deployed again")
+        from .cluster.ray.gateway_engine import open_cluster
+
+        return await open_cluster(engine.ray_address, bundle, settings, config)
     return await Engine.open(
         bundle.folder,
         voices=settings.voices.store,

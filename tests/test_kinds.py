@@ -29,6 +29,7 @@ REGISTRIES = {
     "markup": ("adapters/ssml/input.py",),
     "place to run": (
         "gateway/cli/main.py",
+        "gateway/configuration/settings.py",
         "gateway/engine_opening.py",
         "tts_engine/backends/loading.py",
     ),

@@ -1,4 +1,4 @@
-"""The settings, one by one, and their reference as ``vivavoce settings`` prints it."""
+"""The settings, one by one: their names, defaults, and what is allowed."""
 
 import json
 from collections.abc import Iterator
@@ -78,19 +78,3 @@ def _keys_of(settings: type[BaseModel]) -> Iterator[SettingKey]:
 
 
 SETTING_KEYS: Final = tuple(_keys_of(Settings))
-
-
-def reference() -> str:
-    """The settings with their defaults and meanings, as a table of Markdown."""
-    rows = ["| setting | default | meaning |", "|---|---|---|"]
-    for key in SETTING_KEYS:
-        if key.path == ("bundles",):
-            rows.append("| `bundles.NAME` | | a further bundle: the keys of `bundle` |")
-        else:
-            rows.append(_row(key))
-    return "\n".join(rows)
-
-
-def _row(key: SettingKey) -> str:
-    default = f" `{key.default}` " if key.default else " "
-    return f"| `{key.name}` |{default}| {key.field.description} |"

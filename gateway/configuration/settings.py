@@ -6,7 +6,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
 from ..access.settings import AccessTable, HttpTable
 from ..apis.settings import ApisTable
@@ -17,6 +17,7 @@ from ..calls.ways_in.browser.settings import BrowserTable, LanguageModelTable
 from ..calls.ways_in.media_streams.settings import MediaStreamsTable
 from ..calls.ways_in.rtp.settings import RtpTable
 from ..calls.ways_in.sip.settings import SipTable
+from ..cluster.settings import ClusterTable
 from ..engine_settings import (
     BundleTable,
     EngineTable,
@@ -30,25 +31,14 @@ from .settings_table import JSON, FiniteFloat, SettingsTable
 DEFAULT_NAME = "default"  # of the agent and the lexicon that nobody chose
 
 
-class ClusterTable(SettingsTable):
-    """What several gateways share."""
-
-    # Secret, because it may hold a password.
-    redis_url: Annotated[
-        SecretStr | None, Field(title='a URL of Redis or Valkey, "redis://", "rediss://" or "unix://"')
-    ] = Field(
-        default=None,
-        description="Redis or Valkey through which several gateways share keys, limits and encoded "
-        'recordings, `"redis://127.0.0.1:6379/0"`; needs the extra `redis`; with a password, set it in the '
-        "environment",
-    )
-
-
 class ServerTable(SettingsTable):
     """The process of the server."""
 
-    drain_s: Annotated[FiniteFloat, Field(ge=0, le=600, title="seconds from 0 to 600")] = Field(
+    drain_s: FiniteFloat = Field(
         default=10.0,  # a long sentence; supervisors kill a process after 30 s or more
+        ge=0,
+        le=600,
+        title="seconds from 0 to 600",
         description="seconds that calls have to finish their sentence at shutdown",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
@@ -76,22 +66,16 @@ class Settings(SettingsTable):
     engine: EngineTable = EngineTable()
     voices: VoicesTable = VoicesTable()
     reading: ReadingTable = ReadingTable()
-    lexicons: Annotated[
-        dict[Annotated[str, Field(min_length=1, max_length=256)], Path],
-        JSON,
-        Field(title="files of pronunciations (.toml, .pls), or folders of them, by name"),
-    ] = Field(
+    lexicons: Annotated[dict[Annotated[str, Field(min_length=1, max_length=256)], Path], JSON] = Field(
         default={},
+        title="files of pronunciations (.toml, .pls), or folders of them, by name",
         description="pronunciations: a `.toml` or `.pls` file, or a folder of them, read again when it "
         "changes. That of the name `default` is for all speech; others are for requests that name one, in "
         "`pronunciation_dict_id` of Cartesia's, `pronunciation_dictionary_locators` of ElevenLabs' clients",
     )
-    kept_speech: Annotated[
-        KeptSpeechTable | None,
-        JSON,
-        Field(title='a table, {phrases = {default = "phrases.txt"}, folder = "kept", max_mb = 1000}'),
-    ] = Field(
+    kept_speech: Annotated[KeptSpeechTable | None, JSON] = Field(
         default=None,
+        title='a table, {phrases = {default = "phrases.txt"}, folder = "kept", max_mb = 1000}',
         description="rendered speech for calls that say the same: `phrases`, rendered at the start, by "
         "voice, `default` for the default one, a list, or a file with one on each line; `folder`, where what "
         "is kept is written and found after a restart, which only the user of the server may read, with at "
@@ -99,20 +83,16 @@ class Settings(SettingsTable):
     )
     apis: ApisTable = ApisTable()
     calls: CallsTable = CallsTable()
-    agents: Annotated[
-        dict[str, AgentChoice],
-        JSON,
-        Field(title="script:FILE, loop:FILE, keys or none"),
-    ] = Field(
+    agents: Annotated[dict[str, AgentChoice], JSON] = Field(
         default={},
+        title="script:FILE, loop:FILE, keys or none",
         description="agents by name: `script:FILE` speaks its paragraphs, `loop:FILE` over and over, `keys` "
         "speaks the DTMF keys, `none` is silent. That of the name `default` answers phones and browsers; "
         "unset: `keys` on a phone, the greeting in a browser. Others are for announced calls",
     )
-    recordings: Annotated[
-        RecordingsTable | None, JSON, Field(title='a table, {folder = "recordings", all_calls = false}')
-    ] = Field(
+    recordings: Annotated[RecordingsTable | None, JSON] = Field(
         default=None,
+        title='a table, {folder = "recordings", all_calls = false}',
         description="recordings of calls: their `folder`, and `all_calls = true` to record every call from "
         "its beginning, else those that a program asks for; unset: no call can be recorded",
     )
@@ -123,10 +103,9 @@ class Settings(SettingsTable):
     ari: AriTable = AriTable()
     media_streams: MediaStreamsTable = MediaStreamsTable()
     browser: BrowserTable = BrowserTable()
-    llm: Annotated[
-        LanguageModelTable | None, JSON, Field(title="a table [llm] with base_url = ... and model = ...")
-    ] = Field(
+    llm: Annotated[LanguageModelTable | None, JSON] = Field(
         default=None,  # typed text is spoken as it is
+        title="a table [llm] with base_url = ... and model = ...",
         description="a language model that answers the text typed on the page, behind an OpenAI-compatible "
         'server: `base_url`, `"http://127.0.0.1:11434/v1"`, `model` and `api_key`, which is better in the '
         "environment, `VIVAVOCE_LLM_API_KEY`",

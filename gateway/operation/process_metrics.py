@@ -4,7 +4,6 @@ The server's own process has the names that every Prometheus client gives (``pro
 started, and the cards, which need the package ``nvidia-ml-py`` and NVIDIA's driver, have names of ours.
 """
 
-import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,11 @@ from prometheus_client.registry import Collector
 from ..calls.pressure.processor_time import process_s
 
 _CARD_LABELS: Final = ["card", "name"]
+_CARD_METRICS: Final = (
+    ("vivavoce_gpu_memory_used_bytes", "Memory in use on a card."),
+    ("vivavoce_gpu_memory_bytes", "Memory of a card."),
+    ("vivavoce_gpu_busy_ratio", "Part of the last second that a card computed."),
+)
 
 
 class ChildProcesses(Collector):
@@ -27,13 +31,14 @@ class ChildProcesses(Collector):
         """pids: returns those of each kind, such as "media"."""
         self._pids = pids
 
-    def describe(self) -> list[Metric]:
-        """Return the metrics, without values."""
-        return [_processor_seconds(), _memory_bytes()]
-
     def collect(self) -> Iterator[Metric]:
         """Read the values."""
-        seconds, memory = _processor_seconds(), _memory_bytes()
+        seconds = CounterMetricFamily(
+            "vivavoce_child_cpu_seconds", "Processor seconds of the processes of a kind.", labels=["process"]
+        )
+        memory = GaugeMetricFamily(
+            "vivavoce_child_resident_memory_bytes", "Memory of the processes of a kind.", labels=["process"]
+        )
         for kind, pids in self._pids().items():
             seconds.add_metric([kind], sum(map(process_s, pids)))
             memory.add_metric([kind], sum(map(_resident_bytes, pids)))
@@ -48,13 +53,12 @@ class GraphicsCards(Collector):
         nvml.nvmlInit()
         self._nvml = nvml
 
-    def describe(self) -> list[Metric]:
-        """Return the metrics, without values."""
-        return list(_card_metrics())
-
     def collect(self) -> Iterator[Metric]:
         """Read the values; one that a card does not tell is left out, such as the use of a MIG part."""
-        nvml, (used, total, busy) = self._nvml, _card_metrics()
+        nvml = self._nvml
+        used, total, busy = (
+            GaugeMetricFamily(name, meaning, labels=_CARD_LABELS) for name, meaning in _CARD_METRICS
+        )
         for index in range(nvml.nvmlDeviceGetCount()):
             try:
                 card = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -73,7 +77,7 @@ def process_metrics(
     registry: CollectorRegistry, pids: Callable[[], dict[str, tuple[int, ...]]]
 ) -> Iterator[None]:
     """Show the metrics of the processes, and of the cards if any can be asked, inside the context."""
-    collectors = [ProcessCollector(registry=None), ChildProcesses(pids), *_cards()]
+    collectors = [ProcessCollector(registry=None), ChildProcesses(pids), *graphics_cards()]
     for collector in collectors:
         registry.register(collector)
     try:
@@ -83,18 +87,8 @@ def process_metrics(
             registry.unregister(collector)
 
 
-def own_families() -> list[Metric]:
-    """The metrics of this process, without its virtual memory, and of the cards of its machine."""
-    families = (family for each in _own_collectors() for family in each.collect())
-    return [family for family in families if family.name != "process_virtual_memory_bytes"]
-
-
-@functools.cache
-def _own_collectors() -> tuple[Collector, ...]:
-    return (ProcessCollector(registry=None), *_cards())
-
-
-def _cards() -> list[GraphicsCards]:
+def graphics_cards() -> list[GraphicsCards]:
+    """Return what reads the cards; nothing if none can be asked."""
     try:
         import pynvml
     except ImportError:
@@ -112,27 +106,3 @@ def _resident_bytes(pid: int) -> int:
     except OSError:
         return 0
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _processor_seconds() -> CounterMetricFamily:
-    return CounterMetricFamily(
-        "vivavoce_child_cpu_seconds", "Processor seconds of the processes of a kind.", labels=["process"]
-    )
-
-
-def _memory_bytes() -> GaugeMetricFamily:
-    return GaugeMetricFamily(
-        "vivavoce_child_resident_memory_bytes", "Memory of the processes of a kind.", labels=["process"]
-    )
-
-
-def _card_metrics() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
-    return (
-        GaugeMetricFamily("vivavoce_gpu_memory_used_bytes", "Memory in use on a card.", labels=_CARD_LABELS),
-        GaugeMetricFamily("vivavoce_gpu_memory_bytes", "Memory of a card.", labels=_CARD_LABELS),
-        GaugeMetricFamily(
-            "vivavoce_gpu_busy_ratio",
-            "Part of the last second that a card computed.",
-            labels=_CARD_LABELS,
-        ),
-    )

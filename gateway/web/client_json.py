@@ -1,22 +1,13 @@
 """Bodies and JSON that clients send, of bounded length, and the halves of characters that JSON can carry."""
 
-import json
 import re
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from fastapi import Request
 from starlette.types import Message
 
 MAX_VALUES: Final = 25_000  # in one message; parsed in at most 5 ms, in which no other thread runs
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-
-
-def load_json(data: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:
-    """As ``json.loads``; raises ValueError for too many values too, and RecursionError for deep nesting."""
-    text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
-    require_few_values(text)
-    return json.loads(text, parse_constant=parse_constant)
 
 
 def require_few_values(text: str) -> None:
@@ -29,26 +20,6 @@ def require_few_values(text: str) -> None:
 
 def _count_marks(text: str) -> int:
     return text.count(",") + text.count("[") + text.count("{")
-
-
-def parse_json(data: str | bytes, max_length: int, make_error: Callable[[str], Exception]) -> Any:
-    """Parse a message or body of at most ``max_length`` characters or bytes; raises ``make_error(text)``."""
-    if len(data) > max_length:
-        raise make_error(f"the message is longer than {max_length} characters")
-    try:
-        return load_json(data)
-    except (ValueError, RecursionError) as error:  # the latter for deep nesting
-        raise make_error(f"this is not JSON: {error}") from None
-
-
-def parse_json_object(
-    data: str | bytes, max_length: int, make_error: Callable[[str], Exception]
-) -> dict[str, Any]:
-    """Parse a JSON object as ``parse_json``."""
-    value = parse_json(data, max_length, make_error)
-    if not isinstance(value, dict):
-        raise make_error(f"got JSON that is a {type(value).__name__}; an object is needed")
-    return value
 
 
 def replace_lone_surrogates(text: str) -> str:

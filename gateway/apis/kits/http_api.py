@@ -24,11 +24,11 @@ from ...access.keys import Scope
 from ...voice_registry import ListedVoice
 from ...web.request_log import RequestRecord
 from ...web.unmatched import ErrorFormat
-from ..shell.model_names import ServiceNames
 from ..shell.speech import EncodedChunk, EncodedStream
 from ..shell.speech_job import JobServer, SpeechJob
 from ..shell.unspoken_languages import UnspokenLanguage
 from .error_table import ErrorTable
+from .service_names import ServiceNames
 from .speech_response import ActiveResponses, SpeechResponse
 from .streamed_body import cancel_on_disconnect
 

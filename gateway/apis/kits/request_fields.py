@@ -4,6 +4,7 @@ body -> read_fields -> {"text": "...", "wav_file": UploadedRecording(...)} -> pa
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, TypeVar
 
@@ -14,11 +15,9 @@ from starlette.exceptions import HTTPException
 
 from ....adapters.audio.encoders import Codec
 from ...web.client_json import (
-    load_json,
-    parse_json,
-    parse_json_object,
     read_body,
     replace_lone_surrogates,
+    require_few_values,
     with_bounded_body,
 )
 from .error_table import InvalidField, InvalidRequest, RequestBodyTooLong
@@ -108,6 +107,33 @@ def validated(validate: Callable[[Any], T], value: Any, whole: str = "body") -> 
         fault = error.errors(include_url=False, include_input=False)[0]
         name = ".".join(map(str, fault["loc"])) or whole
         raise InvalidField(name, fault["msg"], (whole, *fault["loc"])) from None
+
+
+def load_json(data: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:
+    """As ``json.loads``; raises ValueError for too many values too, and RecursionError for deep nesting."""
+    text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
+    require_few_values(text)
+    return json.loads(text, parse_constant=parse_constant)
+
+
+def parse_json(data: str | bytes, max_length: int, make_error: Callable[[str], Exception]) -> Any:
+    """Parse a message or body of at most ``max_length`` characters or bytes; raises ``make_error(text)``."""
+    if len(data) > max_length:
+        raise make_error(f"the message is longer than {max_length} characters")
+    try:
+        return load_json(data)
+    except (ValueError, RecursionError) as error:  # the latter for deep nesting
+        raise make_error(f"this is not JSON: {error}") from None
+
+
+def parse_json_object(
+    data: str | bytes, max_length: int, make_error: Callable[[str], Exception]
+) -> dict[str, Any]:
+    """Parse a JSON object as ``parse_json``."""
+    value = parse_json(data, max_length, make_error)
+    if not isinstance(value, dict):
+        raise make_error(f"got JSON that is a {type(value).__name__}; an object is needed")
+    return value
 
 
 async def read_json(request: Request) -> Any:

@@ -20,8 +20,9 @@ from starlette.types import Receive, Scope, Send
 
 from ....tts_engine.errors import VivavoceError
 from ...access.grant_ends import ending_with_grants
-from ...web.openapi.operations import BINARY_CONTENT, Responses, Schema
+from ...web.openapi.operations import Responses, Schema
 from ..shell.unspoken_languages import UnspokenLanguage
+from .operations import BINARY_CONTENT
 from .streamed_body import StreamedBody
 
 logger = logging.getLogger(__name__)

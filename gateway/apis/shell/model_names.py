@@ -11,10 +11,8 @@ Source: mudler/LocalAI, docs of text-to-audio; wyoming_openai at 099e57cc (compa
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ....tts_engine.errors import UnknownVoice
 from ...access.access_control import Grant
 
 OWN_MODEL: Final = "vivavoce"
@@ -50,29 +48,3 @@ class ModelNames:
     def default_voice(self, name: str | None) -> str | None:
         """The id of the voice that a model's name stands for; None is the server's default."""
         return None if name is None else self.voices.get(name)
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceNames:
-    """The names of voices of the service whose clients a dialect serves.
-
-    The default voice of the model speaks for the service's own voices, unless the settings name another in
-    ``voices.aliases``: existing programs then run unchanged.
-    """
-
-    voices: re.Pattern[str]
-
-    def resolve(
-        self, voices: VoiceResolver, models: ModelNames, voice: str, model: str | None, grant: Grant
-    ) -> str:
-        """Return the engine's voice id; raises UnknownVoice."""
-        return self.resolve_voice(voices, voice, grant, models.default_voice(model))
-
-    def resolve_voice(self, voices: VoiceResolver, voice: str, grant: Grant, default: str | None) -> str:
-        """Return the engine's voice id, default for the service's own; raises UnknownVoice."""
-        try:
-            return voices.resolve(voice, grant, default)
-        except UnknownVoice:
-            if not self.voices.fullmatch(voice):
-                raise
-            return voices.resolve(None, grant, default)

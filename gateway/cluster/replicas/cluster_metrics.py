@@ -6,16 +6,17 @@ A name of its own keeps them apart from the gateway's streams, which are the sam
 side. One gateway has the metrics of a replica.
 """
 
+import functools
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from ....tts_engine.metrics import Metrics
-from ...operation.process_metrics import own_families
+from ...operation.process_metrics import graphics_cards
 from .messages import ReplicaMetrics
 
 REPORT_INTERVAL_S = 5.0
@@ -35,7 +36,18 @@ def replica_families(metrics: Metrics, *others: Metric) -> bytes:
         *(metrics.underruns, metrics.refusals, metrics.failures),
     )
     families = [family for each in counted for family in each.collect()]
-    return pickle.dumps([*families, *own_families(), *others], protocol=5)
+    return pickle.dumps([*families, *_own_families(), *others], protocol=5)
+
+
+def _own_families() -> list[Metric]:
+    """The metrics of this process, without its virtual memory, and of the cards of its machine."""
+    families = (family for each in _own_collectors() for family in each.collect())
+    return [family for family in families if family.name != "process_virtual_memory_bytes"]
+
+
+@functools.cache
+def _own_collectors() -> tuple[Collector, ...]:
+    return (ProcessCollector(registry=None), *graphics_cards())
 
 
 def queue_families(streams: int, wait_s: float) -> tuple[Metric, Metric]:

@@ -23,21 +23,11 @@ Schema = dict[str, Any]
 Responses = dict[int, Schema]
 
 JSON: Final = "application/json"
-EVENT_STREAM: Final = "text/event-stream"
-BINARY_CONTENT: Final[Schema] = {"schema": {"type": "string", "format": "binary"}}
 
 ACCESS_ERRORS: Final = {
     401: "The API key is missing or invalid.",
     403: "The key lacks the scope, or the page's origin is not allowed.",
 }
-RATE_LIMITED: Final = {429: "The key has exceeded a limit."}
-BODY_TOO_LONG: Final = {413: "The body is too long."}
-SPEECH_ERRORS: Final = {
-    **RATE_LIMITED,
-    500: "The speech failed.",
-    503: "The server is at capacity or shutting down.",
-}
-ENROLLMENT_NOTE: Final = "Needs the scope 'enrol', and a server of CosyVoice 2 or 3 with a folder for voices."
 # Schemes of references to models of the code, "x-validation:module:Name"
 _REFERENCES: Final[Mapping[JsonSchemaMode, str]] = {
     "validation": "x-validation:",
@@ -116,7 +106,7 @@ def json_response(
     """Describe a JSON response."""
     optional = {"links": links, "headers": headers}
     present = {name: value for name, value in optional.items() if value}
-    content = {JSON: {"schema": _reference(model, "serialization")}}
+    content = {JSON: {"schema": reference(model, "serialization")}}
     return {status: {"description": description, "content": content, **present}}
 
 
@@ -125,24 +115,13 @@ def content_response(description: str, *content_types: str, status: int = 200) -
     return {status: {"description": description, "content": {name: {} for name in content_types}}}
 
 
-def speech_errors(model: type[BaseModel], *errors: Mapping[int, str]) -> Responses:
-    """Describe the errors of a route that speaks; those of the key, the body and the speech are added."""
-    return error_responses(model, ACCESS_ERRORS, *errors, BODY_TOO_LONG, SPEECH_ERRORS)
-
-
-def query(name: str, description: str = "", kind: str = "string", **schema: Any) -> Schema:
-    """Describe a parameter of the query."""
-    described = {"description": description} if description else {}
-    return {"name": name, "in": "query", **described, "schema": {"type": kind, **schema}}
-
-
 def error_responses(
     model: type[BaseModel], *errors: Mapping[int, str], headers: Mapping[str, Schema] | None = None
 ) -> Responses:
     """Describe errors of one dialect by status; those worth a retry carry Retry-After."""
     return {
         status: {
-            "content": {JSON: {"schema": _reference(model, "serialization")}},
+            "content": {JSON: {"schema": reference(model, "serialization")}},
             "description": description,
             "headers": {**(headers or {}), **(_RETRY_AFTER if status in _RETRYABLE_STATUSES else {})},
         }
@@ -153,26 +132,9 @@ def error_responses(
 
 def json_body(model: type[BaseModel], content_type: str = JSON, *, example: Schema | None = None) -> Schema:
     """Describe a request body by its model; its example is made of those of the fields if none is given."""
-    schema = _reference(model, "validation")
+    schema = reference(model, "validation")
     content = {content_type: {"schema": schema, **({"example": example} if example else {})}}
     return {"requestBody": {"required": True, "content": content}}
-
-
-def form_body(model: type[BaseModel]) -> Schema:
-    """Describe a multipart form by its model."""
-    return json_body(model, "multipart/form-data")
-
-
-def event_stream(*events: type[BaseModel]) -> Schema:
-    """Describe server-sent events, each with the JSON of one of these models."""
-    data = {
-        "type": "string",
-        "contentMediaType": JSON,
-        "contentSchema": {"anyOf": [_reference(event, "serialization") for event in events]},
-    }
-    item = {"type": "object", "properties": {"data": data}, "required": ["data"]}
-    # OpenAPI 3.1, which most tools read, has no word for the items of a stream: 3.2's as an extension.
-    return {EVENT_STREAM: {"x-itemSchema": item}}
 
 
 def links(parameter: str, pointer: str, *operation_ids: str) -> dict[str, Schema]:
@@ -206,7 +168,7 @@ def objects_in(node: Any) -> Iterator[Schema]:
         yield from objects_in(inner)
 
 
-def _reference(model: type[BaseModel], mode: JsonSchemaMode) -> Schema:
+def reference(model: type[BaseModel], mode: JsonSchemaMode) -> Schema:
     """Return an object that ``resolve_references`` replaces by the schema of a model.
 
     The schema of a model without a name in a module, as ``RootModel[list[str]]``, is made at once.

@@ -10,9 +10,9 @@ from vivavoce.gateway.apis.dialects.dashscope.client_frames import DashScopeFram
 from vivavoce.gateway.apis.kits.error_table import InvalidField
 from vivavoce.gateway.apis.kits.openai.errors import InvalidRequestError
 from vivavoce.gateway.apis.kits.openai.request_parsing import parse_json_object
-from vivavoce.gateway.apis.kits.request_fields import parse_json_fields
+from vivavoce.gateway.apis.kits.request_fields import load_json, parse_json, parse_json_fields
 from vivavoce.gateway.calls.api.messages import BadCallMessage, parse_client_message
-from vivavoce.gateway.web.client_json import MAX_VALUES, load_json, parse_json
+from vivavoce.gateway.web.client_json import MAX_VALUES
 
 UNITS = ("1,", "{},", "[],", "1e9,", '{"a":1},', '"",', '"\\\\",', "[1,")
 

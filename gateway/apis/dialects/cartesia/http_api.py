@@ -13,19 +13,10 @@ from .....tts_engine.errors import UnknownVoice
 from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....voice_registry import ListedVoice
-from ....web.openapi.operations import (
-    ACCESS_ERRORS,
-    EVENT_STREAM,
-    error_responses,
-    event_stream,
-    json_body,
-    json_response,
-    operation,
-    query,
-    speech_errors,
-)
+from ....web.openapi.operations import ACCESS_ERRORS, error_responses, json_body, json_response, operation
 from ...kits.error_table import InvalidField
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.operations import EVENT_STREAM, event_stream, query, speech_errors
 from ...kits.request_fields import read_object, validated
 from ...kits.speech_response import UNREAD_HEADER_SCHEMA, audio_response
 from ...shell.speech import EncodedChunk

@@ -11,7 +11,7 @@ from .....adapters.audio.encoders import AudioFormat, Codec
 from .....adapters.audio.pcm import WAV_ALAW, WAV_FLOAT32, WAV_S16, WAV_ULAW, WavEncoding, wav_stream_header
 from .....tts_engine.stream_request import Delivery
 from ...kits.error_table import InvalidField
-from ...shell.model_names import ServiceNames
+from ...kits.service_names import ServiceNames
 from ...shell.speech import SynthesisOptions
 from .models import CartesiaGenerationConfig, CartesiaOutputFormat, CartesiaSpeechRequest
 from .transcript_tags import TranscriptTags

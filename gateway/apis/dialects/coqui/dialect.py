@@ -12,10 +12,11 @@ from .....adapters.audio.encoders import AudioFormat
 from .....adapters.audio.format_kind import AudioLayout
 from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
-from ....web.openapi.operations import form_body, operation, query, speech_errors
+from ....web.openapi.operations import operation
 from ...dialect import Dialect, DialectHost, OpenDialect
 from ...kits.error_table import SENTENCES, ErrorSentence
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.operations import form_body, query, speech_errors
 from ...kits.request_fields import read_fields, validated
 from ...kits.speech_response import audio_response
 from ...shell.speech import SynthesisOptions

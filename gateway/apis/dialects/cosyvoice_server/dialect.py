@@ -12,10 +12,11 @@ from fastapi import Request
 
 from .....tts_engine.errors import MissingExtra
 from ....access.access_control import Grant
-from ....web.openapi.operations import form_body, operation, speech_errors
+from ....web.openapi.operations import operation
 from ...dialect import Dialect, DialectHost, DialectPort, DrainableApi, OpenDialect
 from ...kits.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.operations import form_body, speech_errors
 from ...kits.request_fields import parse_fields, read_fields
 from ...kits.speech_response import audio_response
 from ...shell.speech_job import JobServer, SpeechJob

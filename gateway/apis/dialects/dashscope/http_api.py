@@ -36,17 +36,12 @@ from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....access.url_guard import UrlGuard
 from ....sliced_inputs import run_in_slices
-from ....web.client_json import load_json, with_bounded_body
+from ....web.client_json import with_bounded_body
 from ....web.openapi.operations import (
     ACCESS_ERRORS,
-    ENROLLMENT_NOTE,
-    EVENT_STREAM,
-    RATE_LIMITED,
-    SPEECH_ERRORS,
     Responses,
     content_response,
     error_responses,
-    event_stream,
     json_body,
     json_response,
     operation,
@@ -61,6 +56,8 @@ from ...kits.dashscope.errors import (
 from ...kits.dashscope.frames import AudioData, CharacterUsage, dump_json, to_result_payload
 from ...kits.dashscope.validation import parse_message
 from ...kits.http_api import Endpoint, SpeechHttpApi
+from ...kits.operations import ENROLLMENT_NOTE, EVENT_STREAM, RATE_LIMITED, SPEECH_ERRORS, event_stream
+from ...kits.request_fields import load_json
 from ...kits.speech_response import UNREAD_HEADER, UNREAD_HEADER_SCHEMA, SpeechResponse
 from ...kits.streamed_body import StreamedBody, cancel_on_disconnect
 from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk

@@ -9,7 +9,8 @@ from typing import Final
 
 from .....adapters.audio.encoders import AudioFormat
 from .....tts_engine.stream_request import Delivery
-from ...shell.model_names import ModelNames, ServiceNames
+from ...kits.service_names import ServiceNames
+from ...shell.model_names import ModelNames
 from ...shell.speech import SynthesisOptions
 from .models import check_dashscope_model
 from .parameters import MAX_SEED, NEUTRAL_VOLUME, SpeechParameters

@@ -6,8 +6,9 @@ from typing import Any, Final
 from fastapi.responses import JSONResponse
 
 from ....access.access_control import Grant
-from ....web.openapi.operations import json_body, operation, query, speech_errors
+from ....web.openapi.operations import json_body, operation
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.operations import query, speech_errors
 from ...kits.request_fields import read_json, validated
 from ...kits.speech_response import audio_response
 from ...shell.speech import AUDIO_CONTENT_TYPES

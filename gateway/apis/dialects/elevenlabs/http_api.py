@@ -12,16 +12,9 @@ from typing import Any, Final
 
 from .....tts_engine.chunk import SAMPLE_RATE
 from ....access.access_control import Grant
-from ....web.openapi.operations import (
-    JSON,
-    content_response,
-    json_body,
-    json_response,
-    operation,
-    query,
-    speech_errors,
-)
+from ....web.openapi.operations import JSON, content_response, json_body, json_response, operation
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.operations import query, speech_errors
 from ...kits.request_fields import read_object, validated
 from ...kits.speech_response import audio_response
 from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk

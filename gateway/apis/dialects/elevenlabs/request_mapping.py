@@ -5,7 +5,7 @@ from typing import Final
 
 from .....adapters.audio.encoders import AudioFormat, Codec
 from .....tts_engine.stream_request import Delivery
-from ...shell.model_names import ServiceNames
+from ...kits.service_names import ServiceNames
 from ...shell.speech import SynthesisOptions
 from .errors import ElevenLabsFormatUnknown
 from .models import ElevenLabsSpeechRequest, ElevenLabsTextMessage

@@ -25,10 +25,9 @@ from ....web.openapi.operations import (
     json_body,
     json_response,
     operation,
-    query,
-    speech_errors,
 )
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.operations import query, speech_errors
 from ...kits.request_fields import read_object, validated
 from ...kits.speech_response import UNREAD_HEADER_SCHEMA
 from ...shell.speech import EncodedChunk

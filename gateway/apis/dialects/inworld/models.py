@@ -18,7 +18,7 @@ from pydantic.alias_generators import to_camel
 from .....adapters.audio.encoders import AudioFormat
 from .....tts_engine.stream_request import Delivery
 from ...kits.request_fields import UPPER_CASE, context_id_in, parse_object, validated
-from ...shell.model_names import ServiceNames
+from ...kits.service_names import ServiceNames
 from ...shell.speech import SynthesisOptions
 from .alignment import TextEntry
 

@@ -18,10 +18,11 @@ from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
 from ....sliced_inputs import run_in_slices
 from ....voice_registry import VoiceRegistry
-from ....web.openapi.operations import WebSocketOperation, json_body, operation, speech_errors
+from ....web.openapi.operations import WebSocketOperation, json_body, operation
 from ....web.websocket import CLOSE_NORMAL
 from ...dialect import Dialect, DialectHost, OpenDialect
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.operations import speech_errors
 from ...kits.request_fields import read_json, validated
 from ...kits.socket_api import SocketHandlers, SpeechSocketApi
 from ...kits.speech_response import audio_response

@@ -14,10 +14,11 @@ from .....tts_engine.chunk import SAMPLE_RATE
 from .....tts_engine.errors import UnknownVoice
 from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
-from ....web.openapi.operations import json_body, operation, speech_errors
+from ....web.openapi.operations import json_body, operation
 from ...dialect import Dialect, DialectHost, OpenDialect
 from ...kits.error_table import SENTENCES, ErrorSentence
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.operations import speech_errors
 from ...kits.request_fields import CodecName, read_object, validated
 from ...kits.speech_response import audio_response
 from ...shell.speech import AUDIO_CONTENT_TYPES, SynthesisOptions

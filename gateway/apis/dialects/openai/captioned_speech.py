@@ -18,8 +18,9 @@ from typing import Any, Final
 from .....adapters.subtitles import FORMATS, cues_of_written
 from .....tts_engine.chunk import Word
 from ....access.access_control import Grant
-from ....web.openapi.operations import BODY_TOO_LONG, JSON, SPEECH_ERRORS, json_body, operation
+from ....web.openapi.operations import JSON, json_body, operation
 from ...kits.http_api import Endpoint
+from ...kits.operations import BODY_TOO_LONG, SPEECH_ERRORS
 from ...kits.visemes import MouthMovement, MouthTimeline
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import SpeechJob, check_file_length

@@ -18,20 +18,11 @@ from pydantic import BaseModel
 
 from .....tts_engine.chunk import SAMPLE_RATE
 from ....access.access_control import Grant
-from ....web.openapi.operations import (
-    BINARY_CONTENT,
-    BODY_TOO_LONG,
-    EVENT_STREAM,
-    SPEECH_ERRORS,
-    event_stream,
-    json_body,
-    json_response,
-    operation,
-    query,
-)
+from ....web.openapi.operations import json_body, json_response, operation
 from ...kits.http_api import Endpoint, SpeechJobResponse
 from ...kits.openai.errors import OPENAI_ERRORS
 from ...kits.openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
+from ...kits.operations import BINARY_CONTENT, BODY_TOO_LONG, EVENT_STREAM, SPEECH_ERRORS, event_stream, query
 from ...kits.speech_response import UNREAD_HEADER_SCHEMA, audio_response
 from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
 from ...shell.speech_job import JobServer, SpeechJob

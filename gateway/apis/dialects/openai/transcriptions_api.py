@@ -13,8 +13,9 @@ from fastapi import Request
 from .....tts_engine.errors import BadRequest, MissingExtra
 from ....access.access_control import Grant
 from ....access.keys import Scope
-from ....web.openapi.operations import BODY_TOO_LONG, RATE_LIMITED, form_body, json_response, operation
+from ....web.openapi.operations import json_response, operation
 from ...kits.http_api import Endpoint
+from ...kits.operations import BODY_TOO_LONG, RATE_LIMITED, form_body
 from ...shell.speech_job import JobServer
 from .http_api import OpenAIHttpApi, openai_errors
 from .models import OpenAITranscription, TranscriptionForm

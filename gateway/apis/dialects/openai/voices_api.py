@@ -18,19 +18,10 @@ from .....tts_engine.voices.store import StoredVoice
 from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....voice_registry import ListedVoice, NewVoice
-from ....web.openapi.operations import (
-    BODY_TOO_LONG,
-    ENROLLMENT_NOTE,
-    RATE_LIMITED,
-    form_body,
-    json_body,
-    json_response,
-    links,
-    operation,
-    query,
-)
+from ....web.openapi.operations import json_body, json_response, links, operation
 from ...kits.http_api import Endpoint
 from ...kits.openai.errors import OpenAIResourceNotFound
+from ...kits.operations import BODY_TOO_LONG, ENROLLMENT_NOTE, RATE_LIMITED, form_body, query
 from .http_api import OpenAIHttpApi, openai_errors
 from .models import (
     CreateVoiceForm,

@@ -20,23 +20,19 @@ from .....tts_engine.voices.store import StoredVoice
 from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....voice_registry import NewVoice
-from ....web.openapi.operations import (
-    ACCESS_ERRORS,
+from ....web.openapi.operations import ACCESS_ERRORS, error_responses, json_body, json_response, operation
+from ...dialect import Dialect, DialectHost, OpenDialect
+from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.operations import (
     BODY_TOO_LONG,
     ENROLLMENT_NOTE,
     EVENT_STREAM,
     RATE_LIMITED,
-    error_responses,
     event_stream,
     form_body,
-    json_body,
-    json_response,
-    operation,
     query,
     speech_errors,
 )
-from ...dialect import Dialect, DialectHost, OpenDialect
-from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...kits.request_fields import MAX_MESSAGE_BYTES, parse_fields, read_fields
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import SpeechJob

@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from .....adapters.audio.encoders import AudioFormat
 from .....adapters.audio.format_kind import AudioLayout
 from ....access.access_control import Grant
-from ....web.openapi.operations import json_body, operation, speech_errors
+from ....web.openapi.operations import json_body, operation
 from ...dialect import Dialect, DialectHost, OpenDialect
 from ...kits.error_table import SENTENCES, ErrorSentence
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.operations import speech_errors
 from ...kits.request_fields import read_object, validated
 from ...kits.speech_response import audio_response
 from ...shell.speech import SynthesisOptions

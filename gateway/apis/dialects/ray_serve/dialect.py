@@ -20,22 +20,16 @@ from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....access.url_guard import UrlGuard
 from ....voice_registry import NewVoice
-from ....web.openapi.operations import (
-    ACCESS_ERRORS,
-    error_responses,
-    json_body,
-    json_response,
-    operation,
-    speech_errors,
-)
+from ....web.openapi.operations import ACCESS_ERRORS, error_responses, json_body, json_response, operation
 from ...dialect import Dialect, DialectHost, OpenDialect
 from ...kits.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
 from ...kits.exchange_folder import ExchangeFolder
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.operations import speech_errors
 from ...kits.request_fields import UploadedRecording, parse_fields, read_fields
+from ...kits.service_names import ServiceNames
 from ...kits.speech_response import audio_response
 from ...kits.streamed_body import cancel_on_disconnect
-from ...shell.model_names import ServiceNames
 from ...shell.speech import AUDIO_CONTENT_TYPES, SynthesisOptions
 from ...shell.speech_job import JobServer, ReferenceRecording, SpeechJob
 from .models import (

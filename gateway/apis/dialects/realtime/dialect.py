@@ -21,13 +21,12 @@ from .....tts_engine.errors import VivavoceError
 from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
 from ....voice_registry import VoiceRegistry
-from ....web.client_json import parse_json_object
 from ....web.openapi.operations import WebSocketOperation
 from ...dialect import Dialect, DialectHost, OpenDialect
 from ...kits.error_table import ErrorTable
 from ...kits.openai.errors import OPENAI_ERRORS, InvalidRequestError, OpenAIError
 from ...kits.openai.speech_settings import MAX_INSTRUCTION_CHARACTERS
-from ...kits.request_fields import MAX_MESSAGE_BYTES, context_id_in
+from ...kits.request_fields import MAX_MESSAGE_BYTES, context_id_in, parse_json_object
 from ...kits.socket_api import SocketHandlers, SpeechSocketApi
 from ...kits.transcript_socket import SpokenTexts, TranscriptConnection
 from ...shell.model_names import OWN_MODEL

@@ -13,16 +13,11 @@ from typing import Any, Final
 from fastapi.responses import JSONResponse, Response
 
 from ....access.access_control import Grant
-from ....web.openapi.operations import (
-    json_body,
-    json_response,
-    operation,
-    query,
-    speech_errors,
-)
+from ....web.openapi.operations import json_body, json_response, operation
 from ...kits.error_table import STATUSES, DescribedError, ErrorTable
 from ...kits.exchange_folder import ExchangeFolder
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
+from ...kits.operations import query, speech_errors
 from ...kits.request_fields import parse_fields, read_fields
 from ...kits.speech_response import audio_response
 from ...shell.speech_job import JobServer, SpeechJob

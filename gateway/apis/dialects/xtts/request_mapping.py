@@ -8,7 +8,7 @@ from .....adapters.audio.format_kind import AudioLayout
 from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
 from ...kits.sampling_fields import repetition_window
-from ...shell.model_names import ServiceNames
+from ...kits.service_names import ServiceNames
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import JobServer, SpeechJob
 from .latents import decode_voice

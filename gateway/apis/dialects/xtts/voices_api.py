@@ -13,19 +13,10 @@ from .....tts_engine.errors import BadRequest, UnknownVoice
 from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....voice_registry import ListedVoice, NewVoice
-from ....web.openapi.operations import (
-    ACCESS_ERRORS,
-    BODY_TOO_LONG,
-    ENROLLMENT_NOTE,
-    RATE_LIMITED,
-    error_responses,
-    form_body,
-    json_body,
-    json_response,
-    operation,
-)
+from ....web.openapi.operations import ACCESS_ERRORS, error_responses, json_body, json_response, operation
 from ...kits.error_table import InvalidField
 from ...kits.http_api import Endpoint, SpeechHttpApi
+from ...kits.operations import BODY_TOO_LONG, ENROLLMENT_NOTE, RATE_LIMITED, form_body
 from ...kits.request_fields import UploadedRecording, parse_fields, read_fields
 from ...shell.speech_job import JobServer
 from .http_api import XTTS_ERRORS

@@ -36,7 +36,7 @@ from .....adapters.dashscope.events import (
     UnreadableFrame,
 )
 from .....tts_engine.chunk import Word
-from ....web.client_json import load_json
+from ..request_fields import load_json
 from .errors import InvalidDashScopeField
 from .validation import DashScopeMessage, explained, parse_message
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ....web.client_json import load_json
+from ..request_fields import load_json
 from .errors import InvalidRequestError
 from .speech_settings import MAX_NAME_CHARACTERS
 

@@ -136,6 +136,6 @@ def _configure_logging(level: str, line_format: str) -> None:
 @click.command(epilog="Example: vivavoce settings")
 def settings() -> None:
     """List the settings of serve, with their defaults, as a table of Markdown."""
-    from ....configuration.setting_keys import reference
+    from .settings_reference import reference
 
     click.echo(reference())
