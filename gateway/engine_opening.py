@@ -1,13 +1,12 @@
 """Opens the engine that the settings describe, and replaces bundles of a running server.
 
-It has one bundle, or several as a set. A voice renders in this process, in a child process
-(``load_backend``) or in the replicas of a cluster; ``open_shared_store`` opens what its gateways share.
+It has one bundle, or several as a set. A voice renders in this process, in a child process or in the replicas
+of a cluster; ``open_shared_store`` opens what its gateways share.
 
 A bundle that does not load does not stop a running server: the one before goes on.
 """
 
 import asyncio
-import functools
 import logging
 import threading
 from collections.abc import Mapping
@@ -16,7 +15,6 @@ from typing import Final, Protocol
 
 from ..tts_engine.backends.base import ProcessPolicy
 from ..tts_engine.backends.kinds import find_kind
-from ..tts_engine.backends.loading import load_backend
 from ..tts_engine.backends.voice_kind import KeptSpeechConfig
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.engine_set import EngineSet, NamedEngine
@@ -43,17 +41,17 @@ KEPT_SPEECH_BYTES: Final = 32_000_000
 async def open_engine(settings: Settings) -> SpeechEngine:
     """Load the bundles and the lexicon. Raises BundleError, BadRequest and MissingExtra."""
     config = _engine_config(settings, _default_lexicon(settings))
+    bundles = _bundles_of(settings)
+    engines: dict[str, SpeechEngine] = {}
+    metrics: Metrics | None = None  # of the main bundle, shared by all
     async with AsyncExitStack() as opened:
-        main = await opened.enter_async_context(
-            await _open_main_engine(settings.bundle, settings, config, None)
-        )
-        engine = main
+        for name, bundle in bundles.items():
+            opening = await _open_bundle(name, bundle, settings, config, metrics)
+            engines[name] = await opened.enter_async_context(opening)
+            metrics = engines[MAIN_BUNDLE].metrics
+        engine = engines[MAIN_BUNDLE]
         if settings.bundles is not None:  # an empty table too: bundles may be added to it
-            engines = {MAIN_BUNDLE: main}
-            for name, bundle in settings.bundles.items():
-                further = await _open_further(bundle, settings, config, main.metrics)
-                engines[name] = await opened.enter_async_context(further)
-            members = _members(engines, _bundles_of(settings))
+            members = _members(engines, bundles)
             engine = EngineSet(members, settings.bundle.voice, settings.reading.stated_language)
         opened.pop_all()
     lower_rendering_priority()
@@ -128,10 +126,7 @@ class ServedBundles:
         config = _engine_config(self._settings, self._lexicon)
         metrics, threads = self._engine.metrics, threading.enumerate()
         try:
-            if name == MAIN_BUNDLE:
-                engine = await _open_main_engine(bundle, self._settings, config, metrics)
-            else:
-                engine = await _open_further(bundle, self._settings, config, metrics)
+            engine = await _open_bundle(name, bundle, self._settings, config, metrics)
         except VivavoceError as error:
             logger.error("the bundle %s was not loaded: %s", name, error)
         except Exception:
@@ -213,44 +208,28 @@ def _default_lexicon(settings: Settings) -> LexiconFile | None:
     return None if path is None else LexiconFile(path)
 
 
-async def _open_main_engine(
-    bundle: BundleTable, settings: Settings, config: EngineConfig, metrics: Metrics | None
+async def _open_bundle(
+    name: str, bundle: BundleTable, settings: Settings, config: EngineConfig, metrics: Metrics | None
 ) -> SpeechEngine:
-    """Load the main bundle; metrics: of the server, None at its start."""
-    engine = settings.engine
-    if engine.ray_address is not None:
+    """Load a bundle; metrics: of the server, None for the main one at its start."""
+    executor = settings.engine.executor if name == MAIN_BUNDLE else "auto"
+    if name == MAIN_BUNDLE and (address := settings.engine.ray_address) is not None:
         if metrics is not None:
             raise BadRequest("the replicas of a cluster get another bundle when they are deployed again")
         from .cluster.ray.gateway_engine import open_cluster
 
-        return await open_cluster(engine.ray_address, bundle, settings, config)
+        return await open_cluster(address, bundle, settings, config)
     return await Engine.open(
         bundle.folder,
         voices=settings.voices.store,
         precision=bundle.precision,
         device=bundle.device,
-        executor=engine.executor,
+        executor=executor,
         config=config,
         process=_process_of(bundle),
         metrics=metrics,
         kept_speech=_kept_speech(settings),
     )
-
-
-async def _open_further(
-    bundle: BundleTable, settings: Settings, config: EngineConfig, metrics: Metrics
-) -> SpeechEngine:
-    load = functools.partial(
-        load_backend,
-        bundle.folder,
-        settings.voices.store,
-        bundle.precision,
-        bundle.device,
-        _process_of(bundle),
-        kept_speech=_kept_speech(settings),
-    )
-    backend = await asyncio.to_thread(load)
-    return await Engine.open(bundle.folder, backend=backend, config=config, metrics=metrics)
 
 
 def _kept_speech(settings: Settings) -> KeptSpeechConfig:

@@ -144,15 +144,7 @@ class Call:
         stats = report.stats
         self._counters.count(stats, self._now())
         if self.events.has_listeners:
-            self.events.emit(
-                PlayoutReport(
-                    lead_ms=round(1000 * self.media.lead_s(self._now())),
-                    packets=stats.packets,
-                    late_packets=stats.late_packets,
-                    skipped_packets=stats.skipped_packets,
-                    underruns=stats.underruns,
-                )
-            )
+            self.events.emit(PlayoutReport(round(1000 * self.media.lead_s(self._now())), stats))
 
 
 def _report_failed_recording(

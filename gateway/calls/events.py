@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...adapters.answer_detector import AnswerDetected
+from ...adapters.playback.playout import PlayoutStats
 from ...tts_engine.chunk import Mark, Word
 from .outgoing.states import OutgoingState
 
@@ -106,10 +107,7 @@ class PlayoutReport:
     """Counters of the playout so far, emitted once a second."""
 
     lead_ms: int  # speech that is ready and not yet played
-    packets: int
-    late_packets: int
-    skipped_packets: int
-    underruns: int
+    stats: PlayoutStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,16 +43,33 @@ class RecordingFailed(VivavoceError):
     """The file of a recording cannot be made, or could not be written to its end; the message says why."""
 
 
-class RecordingWriter:
-    """The thread that writes the files of all calls, in the order of the submissions.
+class CallRecordings:
+    """Makes the recorders of calls, and has the thread that writes their files, in the order of submissions.
 
     At most 128 MiB of audio wait for it. All methods but ``_write`` belong to the event loop's thread.
+
+    Args:
+        folder: of the files; it is made if it is missing.
+        records_all: whether each call is recorded from its beginning.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, folder: Path, *, records_all: bool = False, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.records_all = records_all
+        self._folder = folder
+        self._now = now
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="vivavoce-recordings")
         self._submitted_bytes = 0
         self._written_bytes = 0  # or dropped; only the writer's thread changes it
+
+    def begin(
+        self, call_id: str, sample_rate: int, on_broken: Callable[["CallRecorder", RecordingFailed], None]
+    ) -> "CallRecorder":
+        """Record a call at ``sample_rate`` (Hz) from now on; ``on_broken`` as in ``CallRecorder``."""
+        safe_id = re.sub(r"[^\w.-]", "_", call_id).encode()[:_MAX_NAME_BYTES].decode(errors="ignore")
+        path = self._folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{safe_id}.wav"
+        return CallRecorder(call_id, path, sample_rate, self, self._now, on_broken)
 
     def submit(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
         """Run ``work`` in the thread."""
@@ -67,7 +84,7 @@ class RecordingWriter:
         return True
 
     def close(self) -> None:
-        """Wait until all is written."""
+        """Wait until every file is written. Recorders must be closed."""
         self._executor.shutdown()
 
     def _write(self, write: Callable[[bytes], None], pcm: bytes) -> None:
@@ -93,7 +110,7 @@ class CallRecorder:
         call_id: str,
         path: Path,
         sample_rate: int,
-        writer: RecordingWriter,
+        writer: CallRecordings,
         now: Callable[[], float],
         on_broken: Callable[["CallRecorder", RecordingFailed], None],
     ) -> None:
@@ -196,35 +213,6 @@ class CallRecorder:
     def _close(self) -> None:
         if self._file is not None:
             self._file.close()
-
-
-class CallRecordings:
-    """Makes the recorders of calls.
-
-    Args:
-        folder: of the files; it is made if it is missing.
-        records_all: whether each call is recorded from its beginning.
-    """
-
-    def __init__(
-        self, folder: Path, *, records_all: bool = False, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.records_all = records_all
-        self._folder = folder
-        self._now = now
-        self._writer = RecordingWriter()
-
-    def begin(
-        self, call_id: str, sample_rate: int, on_broken: Callable[[CallRecorder, RecordingFailed], None]
-    ) -> CallRecorder:
-        """Record a call at ``sample_rate`` (Hz) from now on; ``on_broken`` as in ``CallRecorder``."""
-        safe_id = re.sub(r"[^\w.-]", "_", call_id).encode()[:_MAX_NAME_BYTES].decode(errors="ignore")
-        path = self._folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{safe_id}.wav"
-        return CallRecorder(call_id, path, sample_rate, self._writer, self._now, on_broken)
-
-    def close(self) -> None:
-        """Wait until every file is written. Recorders must be closed."""
-        self._writer.close()
 
 
 class CallRecording:

@@ -132,14 +132,14 @@ def describe_event(event: CallStateEvent) -> ServerMessage:
             return AnswererMessage(type="answered_by", by=answerer, at_s=at_s)
         case OutgoingStateChanged(state, sip):
             return OutgoingStateMessage(type="call_state", state=state, sip=sip)
-        case PlayoutReport(lead_ms, packets, late_packets, skipped_packets, underruns):
+        case PlayoutReport(lead_ms, stats):
             return CallStatsMessage(
                 type="stats",
                 lead_ms=lead_ms,
-                packets=packets,
-                late_packets=late_packets,
-                skipped_packets=skipped_packets,
-                underruns=underruns,
+                packets=stats.packets,
+                late_packets=stats.late_packets,
+                skipped_packets=stats.skipped_packets,
+                underruns=stats.underruns,
             )
         case RecordingEnded(error):
             return RecordingMessage(type="recording", on=False, file="", error=error)

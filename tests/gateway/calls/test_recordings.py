@@ -89,7 +89,7 @@ def test_the_file_can_be_read_while_the_call_is_up(run_virtually: RunVirtually, 
         async with open_call(recordings=recordings) as ticked:
             recording = ticked.call.recording.begin()
             await asyncio.sleep(5.0)
-            await recordings._writer.submit(lambda: None)  # all that was submitted is written
+            await recordings.submit(lambda: None)  # all that was submitted is written
             caller, _ = read_levels(tmp_path / await recording)
             assert len(caller) >= 150
             ticked.call.end.hang_up()
@@ -142,12 +142,12 @@ def test_a_disk_that_fails_ends_the_recording_and_not_the_call(
             name = await ticked.call.recording.begin()
             await ticked.call.speech.speak("One. Two. Three. Four. Five.")
             # The writer's thread may be behind the virtual clock.
-            await recordings._writer.submit(lambda: None)
+            await recordings.submit(lambda: None)
             with monkeypatch.context() as full:
                 fill_disk(full)
                 await ticked.call.speech.speak("One. Two. Three. Four. Five.")
                 await ticked.call.speech.wait_played()
-                await recordings._writer.submit(lambda: None)
+                await recordings.submit(lambda: None)
                 await asyncio.sleep(0)
                 assert [name in event.error for event in ended] == [True]
                 with pytest.raises(RecordingFailed, match=f"{name} ended: .*No space left"):
@@ -234,7 +234,7 @@ def test_a_disk_that_does_not_answer_stops_neither_the_call_nor_later_recordings
             await ended
             with pytest.raises(RecordingFailed, match="the disk is too slow"):
                 await ticked.call.recording.end()
-            await recordings._writer.submit(lambda: None)  # all that waited is written
+            await recordings.submit(lambda: None)  # all that waited is written
             later = ticked.call.recording.begin()
             await ticked.call.speech.speak("Nine.")
             await ticked.call.speech.wait_played()

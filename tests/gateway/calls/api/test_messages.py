@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from vivavoce.adapters.playback.playout import PlayoutStats
 from vivavoce.gateway.calls.api.descriptions import basic_message, describe_event
 from vivavoce.gateway.calls.api.messages import (
     MAX_TEXT_CHARACTERS,
@@ -52,7 +53,7 @@ EVENTS: list[tuple[CallStateEvent, str]] = [
     (CallerSilent(), '{"type": "caller_silent"}'),
     (KeyPressed("#"), '{"type": "dtmf", "digit": "#"}'),
     (
-        PlayoutReport(600, 50, 1, 2, 3),
+        PlayoutReport(600, PlayoutStats(packets=50, late_packets=1, skipped_packets=2, underruns=3)),
         '{"type": "stats", "lead_ms": 600, "packets": 50, "late_packets": 1, "skipped_packets": 2, '
         '"underruns": 3}',
     ),
