@@ -28,7 +28,7 @@ from .access.networks import AddressSet
 from .access.origins import Origins
 from .access.settings import AccessTable, HttpTable
 from .access.url_guard import UrlGuard
-from .apis.dialect import SpeechApiPolicy
+from .apis.shell.speech_server import SpeechApiPolicy, SpeechServer
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
 from .call_servers import DEFAULT_PHONE_AGENT, CallServers, listeners, make_agents
@@ -233,7 +233,7 @@ async def _open_apis(
     )
     named = {name: path for name, path in settings.lexicons.items() if name != DEFAULT_NAME}
     lexicons = NamedLexicons(named) if named else None
-    apis = SpeechApis(engine, access, voices, guard, policy, lexicons)
+    apis = SpeechApis(SpeechServer(engine, access, voices, guard, policy, lexicons))
     resources.push_async_callback(apis.aclose)
     for name, port in settings.apis.ports.items():
         bound = await apis.listen(name, (settings.http.host, port))

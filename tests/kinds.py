@@ -32,8 +32,6 @@ class Kind:
 ROOT: Final = Path(__file__).parents[1]
 # Files outside their folder.
 _MORE_FILES: Final = {
-    "audiosocket": ("gateway/cli/phones/audiosocket_phones.py",),
-    "rtp": ("gateway/cli/phones/rtp_phones.py",),
     "asterisk_websocket": ("adapters/media_streams/asterisk.py",),
     "browser": ("adapters/ice_server.py", "adapters/webrtc/*"),
     "cosyvoice": ("gateway/cli/finetune/*",),
@@ -100,7 +98,8 @@ KINDS: Final = (
 KITS: Final = {
     "audio format": ("adapters/audio/format_kit/*",),
     "dialect": ("adapters/transcript_queue.py", "gateway/apis/kits/*"),
-    "way in": ("gateway/calls/kits/*",),
+    "way in": ("gateway/calls/kits/*"),
+    "command": ("gateway/cli/phones/*",),
     "language": (
         "tts_engine/reading/kit/address_patterns.py",
         "tts_engine/reading/kit/han/*",

@@ -17,11 +17,7 @@ REGISTRIES = {
     "agent": ("gateway/calls/agents/registry.py",),
     "audio format": ("adapters/audio/encoders.py", "adapters/audio/line_codecs.py"),
     "dialect": ("gateway/apis/speech_apis.py",),
-    "way in": (
-        "gateway/call_servers.py",
-        "gateway/cli/phones/wires.py",
-        "gateway/configuration/settings.py",
-    ),
+    "way in": ("gateway/call_servers.py", "gateway/configuration/settings.py"),
     "carrier": ("gateway/calls/ways_in/media_streams/carriers.py",),
     "voice family": ("tts_engine/backends/kinds.py", "gateway/cli/main.py"),
     "language": ("tts_engine/reading/languages/registry.py", "tts_engine/reading/languages/default.py"),

@@ -3,31 +3,16 @@
 ``speech_apis.DIALECTS`` lists the dialects; a package adds one with an entry point of ``vivavoce.dialects``.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from fastapi import APIRouter
 
-from ..access.access_control import AccessControl
-from ..access.url_guard import UrlGuard
-from ..voice_registry import VoiceRegistry
 from ..web.app import Mount
 from ..web.openapi.operations import WebSocketOperation
 from ..web.unmatched import ErrorFormat
-from .shell.speech_job import JobServer
 from .shell.speech_server import SpeechServer
-
-
-@dataclass(frozen=True, slots=True)
-class SpeechApiPolicy:
-    """Settings of the speech APIs."""
-
-    max_text_characters: int = 4_096  # of one request; OpenAI's own limit
-    bundles: Mapping[str, str] = field(default_factory=dict)  # id of the default voice by bundle; may change
-    refuses_guessed_languages: bool = False  # of texts that their voice does not speak
-    exchange_folder: Path | None = None  # of files that clients name
 
 
 class DrainableApi(Protocol):
@@ -44,30 +29,6 @@ class RoutedApi(DrainableApi, Protocol):
 
     def routes(self) -> APIRouter:
         """Return the routes."""
-
-
-@dataclass(frozen=True, slots=True)
-class DialectHost:
-    """What the dialects of a server share."""
-
-    jobs: JobServer
-    guard: UrlGuard  # fetches the recordings that clients name
-    policy: SpeechApiPolicy
-
-    @property
-    def server(self) -> SpeechServer:
-        """Opens streams of the engine."""
-        return self.jobs.server
-
-    @property
-    def voices(self) -> VoiceRegistry:
-        """The voices that keys may use."""
-        return self.jobs.voices
-
-    @property
-    def access(self) -> AccessControl:
-        """Checks keys."""
-        return self.jobs.server.access
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +54,7 @@ class DialectPort:
     """
 
     name: str
-    listen: Callable[[JobServer, tuple[str, int]], Awaitable[tuple[DrainableApi, int]]]
+    listen: Callable[[SpeechServer, tuple[str, int]], Awaitable[tuple[DrainableApi, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +62,7 @@ class Dialect:
     """A client dialect."""
 
     name: str
-    open: Callable[[DialectHost], OpenDialect]
+    open: Callable[[SpeechServer], OpenDialect]
     sockets: tuple[WebSocketOperation, ...] = ()  # in the OpenAPI document
     title: str = ""  # in the OpenAPI document; else its name
     ports: tuple[DialectPort, ...] = ()  # that it serves besides that of HTTP

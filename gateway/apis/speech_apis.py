@@ -11,17 +11,11 @@ from typing import Final
 
 from ...tts_engine.errors import BadRequest
 from ...tts_engine.packaging.plug_ins import with_plug_ins
-from ...tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
-from ...tts_engine.speech_engine import SpeechEngine
-from ..access.access_control import AccessControl
-from ..access.url_guard import UrlGuard
 from ..calls.api.operations import CALL_SOCKET
-from ..voice_registry import VoiceRegistry
 from ..web.app import CALLS_TAG, Mount
 from ..web.openapi.document import OpenApiRoutes
 from ..web.openapi.operations import WebSocketOperation
-from ..web.request_log import RequestLog
-from .dialect import Dialect, DialectHost, DrainableApi, SpeechApiPolicy
+from .dialect import Dialect, DrainableApi
 from .dialects.cartesia.dialect import CARTESIA
 from .dialects.coqui.dialect import COQUI
 from .dialects.cosyvoice_server.dialect import COSYVOICE_SERVER
@@ -40,8 +34,6 @@ from .dialects.realtime.dialect import REALTIME
 from .dialects.vapi.dialect import VAPI
 from .dialects.wyoming.dialect import WYOMING
 from .dialects.xtts.dialect import XTTS
-from .shell.model_names import ModelNames
-from .shell.speech_job import JobServer
 from .shell.speech_server import SpeechServer
 
 # The first one whose route fits answers a request: /v1/models of ElevenLabs asks OpenAI's clients on, and
@@ -95,28 +87,10 @@ class SpeechApis:
         opened: each dialect, by its name.
     """
 
-    def __init__(
-        self,
-        engine: SpeechEngine,
-        access: AccessControl,
-        voices: VoiceRegistry,
-        guard: UrlGuard,
-        policy: SpeechApiPolicy,
-        lexicons: NamedLexicons | None = None,
-    ) -> None:
-        """Open the dialects.
-
-        guard: fetches the recordings that clients name. lexicons: those that requests name.
-        """
-        models = ModelNames(policy.bundles)
-        self._server = SpeechServer(
-            *(engine, access, RequestLog(engine.metrics), models, lexicons),
-            voices=voices,
-            refuses_guessed_languages=policy.refuses_guessed_languages,
-        )
-        self.job_server = JobServer(self._server, voices, policy.max_text_characters)
-        host = DialectHost(self.job_server, guard, policy)
-        self.opened = {dialect.name: dialect.open(host) for dialect in all_dialects()}
+    def __init__(self, server: SpeechServer) -> None:
+        """Open the dialects."""
+        self.server = server
+        self.opened = {dialect.name: dialect.open(server) for dialect in all_dialects()}
         self._tags = {dialect.name: _tag_of(dialect) for dialect in all_dialects()}
         self._further: list[DrainableApi] = []  # with a port of their own
 
@@ -128,7 +102,7 @@ class SpeechApis:
         ports = {port.name: port.listen for dialect in all_dialects() for port in dialect.ports}
         if name not in ports:
             raise BadRequest(f"apis.ports: got {name!r}; allowed are {', '.join(sorted(ports))}")
-        api, port = await ports[name](self.job_server, address)
+        api, port = await ports[name](self.server, address)
         self._further.append(api)
         return port
 
@@ -151,4 +125,4 @@ class SpeechApis:
         await self.finish(0.0)
         for dialect in self.opened.values():
             dialect.close()
-        self._server.encoding_threads.close()
+        self.server.encoding_threads.close()

@@ -1,7 +1,6 @@
 """Click options shared by several commands, and their groups."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -32,14 +31,7 @@ def _summary(command: click.Command) -> str:
 
 BUNDLE_HELP = "A folder of Piper, Kokoro, CosyVoice or XTTS.  [default: the packaged voice]"
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-SIZE = click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
 VERSION = click.option("--version", type=click.Choice(["2", "3"]), default="2", show_default=True)
-WEIGHTS = click.option(
-    "--bundle",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="A checkpoint, instead of random weights.",
-)
 PRECISIONS = click.Choice(["auto", "fp32", "fp32-fp16", "bf16", "fp16", "int8", "int4", "int4-int8"])
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from shared.calls.peers.kinds import MAKE_PEER
-from vivavoce.gateway.cli.bench.commands import NEIGHBOUR, print_report
-from vivavoce.gateway.cli.options import AS_JSON, PRECISIONS, SIZE, VERSION, WEIGHTS
+from vivavoce.gateway.cli.bench.commands import NEIGHBOUR, SIZE, WEIGHTS, print_report
+from vivavoce.gateway.cli.options import AS_JSON, PRECISIONS, VERSION
 from vivavoce.tts_engine.errors import VivavoceError
 
 

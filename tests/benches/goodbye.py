@@ -35,7 +35,7 @@ from shared.sip.phone import sip_phone
 from vivavoce.adapters.audio.formats.g711 import ulaw_decode
 from vivavoce.gateway.calls.ways_in.sip.server import SipCallServer
 from vivavoce.gateway.cli.bench.report import BenchFailed, BenchFigure, BenchReport, run_parts
-from vivavoce.gateway.cli.received_audio import ReceivedPacket, audible_span
+from vivavoce.gateway.cli.phones.received_audio import ReceivedPacket, audible_span
 from vivavoce.tts_engine.errors import VivavoceError
 
 GOODBYE: Final = "one two three four five six seven eight nine ten"

@@ -21,7 +21,7 @@ from shared.browser.calling_browser import CallingBrowser
 from shared.calls.call_server import call_server, send_utterance, until
 from shared.engine.standin_backend import AMPLITUDE, WORD_S, StandInBackend
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
-from vivavoce.gateway.cli.received_audio import AUDIBLE_LEVEL, ReceivedPacket
+from vivavoce.gateway.cli.phones.received_audio import AUDIBLE_LEVEL, ReceivedPacket
 from vivavoce.tts_engine.backends.base import SlotTurn, StepResult
 
 WORDS: Final = 40

@@ -6,7 +6,7 @@ from benches.goodbye import SPOKEN_S, Goodbye
 from benches.network_change import CLAUSE_WORDS, WORDS, frequency_of, measured, text
 from shared.audio.tones import tone
 from shared.engine.standin_backend import WORD_S
-from vivavoce.gateway.cli.received_audio import ReceivedPacket
+from vivavoce.gateway.cli.phones.received_audio import ReceivedPacket
 
 RATE = 8_000
 PACKET_S = 0.02

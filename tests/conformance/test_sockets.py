@@ -28,9 +28,9 @@ from shared.served_apis import TIMEOUT_S, serve_every_api
 from shared.unreadable_texts import UNREADABLE_TEXTS
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dialect import SpeechApiPolicy
 from vivavoce.gateway.apis.kits.backpressure import BackpressureSender
 from vivavoce.gateway.apis.kits.speech_socket import MAX_CONTEXTS
+from vivavoce.gateway.apis.shell.speech_server import SpeechApiPolicy
 
 DRIVERS: tuple[SocketDriver, ...] = (
     *(CartesiaDriver(), ElevenLabsContextsDriver(), ElevenLabsTextDriver(), InworldDriver()),
@@ -247,7 +247,7 @@ def test_a_voice_that_breaks_is_an_error_of_its_text(driver: SocketDriver, serve
 def test_a_full_server_refuses_a_text_and_speaks_the_next(driver: SocketDriver, servers: Servers) -> None:
     async def test(served: Any) -> None:
         async with open_socket(driver, served) as client:
-            async with served.apis.job_server.server.engine.stream():
+            async with served.apis.server.engine.stream():
                 await client.write("a", TEXT)
                 await client.error("full")
                 await client.send(*driver.end_of_failed("a"))

@@ -29,13 +29,11 @@ from vivavoce.gateway.access.url_guard import UrlGuard
 from vivavoce.gateway.apis.dialects.dashscope.audio_store import AudioStore
 from vivavoce.gateway.apis.dialects.dashscope.http_api import DashScopeHttpApi
 from vivavoce.gateway.apis.dialects.dashscope.socket_api import DashScopeSocketApi
-from vivavoce.gateway.apis.shell.speech_job import JobServer
-from vivavoce.gateway.apis.shell.speech_server import SpeechServer
+from vivavoce.gateway.apis.shell.speech_server import SpeechApiPolicy, SpeechServer
 from vivavoce.gateway.listening_sockets import bind_socket
 from vivavoce.gateway.voice_registry import NewVoice
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.http_server import HttpServer
-from vivavoce.gateway.web.request_log import RequestLog
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import UnknownVoice
 from vivavoce.tts_engine.voices.store import StoredVoice, VoiceMetadata
@@ -135,10 +133,10 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     key = keys.add("sdk", (Scope.SPEAK, Scope.ENROLL), KeyLimits())
     backend, store, access = StandInBackend(PITCHES), AudioStore(), AccessControl(keys)
     async with await Engine.open(backend=backend) as engine:
-        voices, log = FakeVoiceRegistry(engine), RequestLog(engine.metrics)
-        speech = SpeechServer(engine, access, log)
+        voices: Any = FakeVoiceRegistry(engine)
+        speech = SpeechServer(engine, access, voices, UrlGuard(), SpeechApiPolicy())
         sockets = DashScopeSocketApi(speech, voices)
-        http = DashScopeHttpApi(JobServer(speech, voices, 4096), UrlGuard(), store)
+        http = DashScopeHttpApi(speech, speech.guard, store)
         app = make_app(
             unready=lambda: None,
             registry=engine.metrics.registry,

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
-from vivavoce.gateway.apis.dialect import SpeechApiPolicy
+from vivavoce.gateway.apis.shell.speech_server import SpeechApiPolicy, SpeechServer
 from vivavoce.gateway.apis.speech_apis import SpeechApis
 from vivavoce.gateway.voice_registry import VoiceRegistry
 from vivavoce.gateway.web.app import make_app
@@ -116,7 +116,7 @@ async def serve_every_api(
     async with Engine(backend, config, metrics) as engine:
         voices = VoiceRegistry(engine.voices)
         guard = UrlGuard(UrlPolicy(allowed_hosts=frozenset(reference_hosts), timeout_s=2 * TIMEOUT_S))
-        apis = SpeechApis(engine, access, voices, guard, policy or SpeechApiPolicy())
+        apis = SpeechApis(SpeechServer(engine, access, voices, guard, policy or SpeechApiPolicy()))
         app = make_app(unready=lambda: None, registry=metrics.registry, access=access, mounts=apis.mounts())
         with closing(voices):
             async with (

@@ -25,7 +25,8 @@ from ...voice_registry import ListedVoice
 from ...web.request_log import RequestRecord
 from ...web.unmatched import ErrorFormat
 from ..shell.speech import EncodedChunk, EncodedStream
-from ..shell.speech_job import JobServer, SpeechJob
+from ..shell.speech_job import SpeechJob
+from ..shell.speech_server import SpeechServer
 from ..shell.unspoken_languages import UnspokenLanguage
 from .error_table import ErrorTable
 from .service_names import ServiceNames
@@ -51,8 +52,8 @@ class SpeechHttpApi(ABC):
     id_header: ClassVar[str] = "x-request-id"  # of answers that speak
     error_formats: ClassVar[tuple[ErrorFormat, ...]] = ()  # of paths near its routes that are no routes
 
-    def __init__(self, host: JobServer) -> None:
-        self.host = host
+    def __init__(self, server: SpeechServer) -> None:
+        self.server = server
         self.active_responses = ActiveResponses()
 
     @abstractmethod
@@ -77,7 +78,7 @@ class SpeechHttpApi(ABC):
 
     async def finish(self, within_s: float) -> None:
         """Refuse new requests and wait at most within_s for those under way."""
-        self.host.server.start_draining()
+        self.server.start_draining()
         await self.active_responses.wait_finished(within_s)
 
     def speaking(self, make_response: Callable[[Any, Request], SpeechResponse]) -> Endpoint:
@@ -92,7 +93,7 @@ class SpeechHttpApi(ABC):
         """Return an endpoint that answers JSON to a key of that scope, not while the server drains."""
 
         async def answer(request: Request) -> Any:
-            return await handler(request, self.host.server.authorize(request.headers, scope))
+            return await handler(request, self.server.authorize(request.headers, scope))
 
         return self.endpoint(answer)
 
@@ -100,7 +101,7 @@ class SpeechHttpApi(ABC):
         """Return an endpoint of a list; the handler gets no grant if none is needed."""
 
         async def answer(request: Request) -> Any:
-            grant = self.host.server.access.list_grant(request.headers)
+            grant = self.server.access.list_grant(request.headers)
             if grant is not None:
                 grant.require(Scope.SPEAK)
             return handler(request, grant)
@@ -109,7 +110,7 @@ class SpeechHttpApi(ABC):
 
     def usable_voices(self, grant: Grant | None) -> tuple[ListedVoice, ...]:
         """The voices of a list."""
-        voices = self.host.voices
+        voices = self.server.voices
         return voices.bundle_voices() if grant is None else voices.usable_voices(grant)
 
     def endpoint(self, answer: Callable[[Request], Awaitable[Any]]) -> Endpoint:
@@ -139,7 +140,7 @@ class SpeechJobResponse(SpeechResponse):
         headers = {api.id_header: request_id, **_STREAM_HEADERS}
         super().__init__(api.active_responses, request, request_id, headers)
         self.api = api
-        self.host = api.host
+        self.server = api.server
 
     def error_response(self, error: Exception) -> Response:
         return self.api.error_response(error, self.request_id)
@@ -171,10 +172,10 @@ class SpeechJobResponse(SpeechResponse):
 
     def resolve(self, names: ServiceNames, voice: str, model: str | None, grant: Grant) -> str:
         """Return the engine's voice id; raises UnknownVoice."""
-        return names.resolve(self.host.voices, self.host.server.models, voice, model, grant)
+        return names.resolve(self.server.voices, self.server.models, voice, model, grant)
 
     async def respond(self) -> Response | None:
-        server = self.host.server
+        server = self.server
         grant = server.authorize_request(self.request.headers)
         with server.log.track(self.api.name, grant, self.request_id) as record:
             job = await self.read_job(grant)
@@ -185,18 +186,18 @@ class SpeechJobResponse(SpeechResponse):
     async def _speak(self, job: SpeechJob, grant: Grant, record: RequestRecord) -> Response | None:
         self.report_language(self._find_unspoken(job, grant))
         if job.is_whole:
-            audio = await self.host.speak_file(job, grant, record, self._use)
+            audio = await self.server.speak_file(job, grant, record, self._use)
             return await self.complete(job, audio, grant)
         self.begin(job)
-        await self.host.speak(job, grant, record, write=self.write, on_open=self._use)
+        await self.server.speak(job, grant, record, write=self.write, on_open=self._use)
         return await self.end()
 
     def _find_unspoken(self, job: SpeechJob, grant: Grant) -> UnspokenLanguage | None:
         if job.document is not None or job.recording is not None or job.options.delivery.language:
             return None
-        voices = self.host.voices
+        voices = self.server.voices
         voice_id = job.options.voice or voices.resolve(None, grant)
-        return self.host.server.unspoken_languages.find(job.text, voice_id, voices)
+        return self.server.unspoken_languages.find(job.text, voice_id, voices)
 
     def _use(self, utterance: EncodedStream) -> None:
         self.utterance = utterance

@@ -1,10 +1,11 @@
 """Descriptions of a dialect's routes for the OpenAPI document: errors of speech, queries, forms, events."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 
+from ....adapters.audio.encoders import AudioFormat, Codec
 from ...web.openapi.operations import (
     ACCESS_ERRORS,
     JSON,
@@ -17,6 +18,10 @@ from ...web.openapi.operations import (
 
 EVENT_STREAM: Final = "text/event-stream"
 BINARY_CONTENT: Final[Schema] = {"schema": {"type": "string", "format": "binary"}}
+# Media types of all formats, without their parameters.
+AUDIO_CONTENT_TYPES: Final = tuple(
+    AudioFormat(codec).content_type.partition(";")[0] for codec in get_args(Codec)
+)
 
 RATE_LIMITED: Final = {429: "The key has exceeded a limit."}
 BODY_TOO_LONG: Final = {413: "The body is too long."}

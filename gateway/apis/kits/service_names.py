@@ -2,10 +2,18 @@
 
 import re
 from dataclasses import dataclass
+from typing import Protocol
 
 from ....tts_engine.errors import UnknownVoice
 from ...access.access_control import Grant
-from ..shell.model_names import ModelNames, VoiceResolver
+from ..shell.model_names import ModelNames
+
+
+class VoiceResolver(Protocol):
+    """Finds the voices that a key may speak with."""
+
+    def resolve(self, name: str | None, grant: Grant, default: str | None = None) -> str:
+        """Return the engine's voice id for a name, the default voice for None; raise UnknownVoice."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,21 +11,10 @@ Source: mudler/LocalAI, docs of text-to-audio; wyoming_openai at 099e57cc (compa
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, Protocol
-
-from ...access.access_control import Grant
+from typing import Final
 
 OWN_MODEL: Final = "vivavoce"
-# OpenAI dates its models: gpt-4o-mini-tts-2025-12-15. Other services take its names, too.
-OPENAI_MODEL_NAMES: Final = re.compile(r"tts-1(-hd)?|gpt-4o-mini-tts([.-].*)?", re.ASCII)
 _OWN_MODELS: Final = re.compile(r"(vivavoce|cosyvoice)([.-].*)?", re.ASCII)
-
-
-class VoiceResolver(Protocol):
-    """Finds the voices that a key may speak with."""
-
-    def resolve(self, name: str | None, grant: Grant, default: str | None = None) -> str:
-        """Return the engine's voice id for a name, the default voice for None; raise UnknownVoice."""
 
 
 class ModelNames:

@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Self, get_args
+from typing import Final, Self
 
 import numpy as np
 
-from ....adapters.audio.encoders import AudioFormat, Codec, open_encoder
+from ....adapters.audio.encoders import AudioFormat, open_encoder
 from ....adapters.audio.tempo import TimeStretcher
 from ....adapters.sliced_work import SlicedWork
 from ....adapters.ssml.document import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlDocument, plain_document
@@ -36,10 +36,6 @@ from ....tts_engine.voices.voice_sequence import VoiceSequence
 from ...sliced_inputs import SlicedInputs
 from .encoding_threads import EncodingThreads, EncodingUrgency
 
-# Media types of all formats, without their parameters.
-AUDIO_CONTENT_TYPES: Final = tuple(
-    AudioFormat(codec).content_type.partition(";")[0] for codec in get_args(Codec)
-)
 # Factors. The voice model renders speeds of the first range itself; the remainder is done by a time
 # stretcher.
 _ENGINE_SPEED_RANGE: Final = (0.5, 2.0)

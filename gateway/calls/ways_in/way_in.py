@@ -25,7 +25,6 @@ from ..expected_calls import ExpectedCalls
 from ..recordings import CallRecordings
 from ..registry import CallRegistry
 from ..sounds.sound_files import SoundLibrary
-from .external_media import ExternalMedia
 
 if TYPE_CHECKING:
     from ....tts_engine.speech_engine import SpeechEngine
@@ -45,7 +44,7 @@ class OpenWayIn:
     server: WayInServer | None = None  # closed with the server; None: it has no calls of its own
     mounts: tuple[Mount, ...] = ()
     place_call: PlaceCall | None = None  # takes the requests of ``WayIn.placed_calls``
-    external_media: ExternalMedia | None = None  # for the callers of a telephone system
+    external_media: object | None = None  # ``kits.external_media``, for a way in with a telephone system
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ..options import AS_JSON, DEVICE, PRECISIONS, SIZE, VERSION, WEIGHTS, CommandGroup
+from ..options import AS_JSON, DEVICE, PRECISIONS, VERSION, CommandGroup
 from ..phones.wires import AUDIOSOCKET, MAKE_PHONES
 
 if TYPE_CHECKING:
@@ -21,6 +21,13 @@ def bench() -> None:
 _CALL_PARTS = ("ttfa", "load", "calls", "knee", "overload", "barge-in")
 
 
+SIZE: Final = click.option("--size", type=click.Choice(["tiny", "full"]), default="full", show_default=True)
+WEIGHTS: Final = click.option(
+    "--bundle",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A checkpoint, instead of random weights.",
+)
 NEIGHBOUR: Final = click.option(
     "--neighbour",
     type=click.FloatRange(0, 64),

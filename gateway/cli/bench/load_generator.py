@@ -20,9 +20,9 @@ from uuid import UUID
 
 import numpy as np
 
+from ..phones.received_audio import ReceivedCall
 from ..phones.simulated_phones import CallRefused, PhoneFailed
 from ..phones.wires import AUDIOSOCKET, MAKE_PHONES, MakePhones, Phones
-from ..received_audio import ReceivedCall
 from .trace import PacketTrace
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ..received_audio import AUDIBLE_LEVEL, ReceivedCall
+from ..phones.received_audio import AUDIBLE_LEVEL, ReceivedCall
 
 PACKET_S = 0.020
 LATE_AFTER_S = 0.020

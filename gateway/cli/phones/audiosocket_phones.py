@@ -27,7 +27,7 @@ from ....adapters.audiosocket.protocol import (
     Hangup,
     encode,
 )
-from ..received_audio import ReceivedCall, ReceivedPacket
+from .received_audio import ReceivedCall, ReceivedPacket
 from .simulated_phones import (
     CONNECT_TIMEOUT_S,
     DIGIT_EVERY_S,

@@ -22,7 +22,7 @@ from ....adapters.rtp.codec import CODECS, TELEPHONE_EVENT
 from ....adapters.rtp.packet import RtpPacket, RtpProtocolError, encode_packet, parse_packet
 from ....adapters.rtp.rtcp import Bye, encode_bye, parse_rtcp
 from ....adapters.rtp.telephone_events import encode_key
-from ..received_audio import ReceivedCall, ReceivedPacket
+from .received_audio import ReceivedCall, ReceivedPacket
 from .simulated_phones import (
     CONNECT_TIMEOUT_S,
     DIGIT_EVERY_S,

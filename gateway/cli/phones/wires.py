@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from ..received_audio import ReceivedCall
+    from .received_audio import ReceivedCall
 
 
 class Phones(Protocol):

@@ -223,7 +223,7 @@ def test_a_key_that_ends_closes_everything_that_it_opened_and_nothing_else(
             assert other.live == before
             assert_told(ended)
             assert not any(phone.hung_up.is_set() for phone in ended.phones)
-            counts = ended.gateway.apis.job_server.server.access.rate_limiters()[ended.key[3:11]].open_counts
+            counts = ended.gateway.apis.server.access.rate_limiters()[ended.key[3:11]].open_counts
             await until(lambda: [count.here for count in counts] == [0, 0, 0, 0])
 
     asyncio.run(run())

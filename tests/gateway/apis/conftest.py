@@ -14,7 +14,6 @@ from fastapi import FastAPI
 from shared.served_apis import TIMEOUT_S, CloningBackend, CountingBackend, serve_every_api, serving
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
-from vivavoce.gateway.apis.dialect import SpeechApiPolicy
 from vivavoce.gateway.apis.dialects.cartesia.http_api import CartesiaHttpApi
 from vivavoce.gateway.apis.dialects.cartesia.socket_api import CartesiaSocketApi
 from vivavoce.gateway.apis.dialects.deepgram.http_api import DeepgramHttpApi
@@ -32,12 +31,10 @@ from vivavoce.gateway.apis.dialects.openai.voices_api import OpenAIVoicesApi
 from vivavoce.gateway.apis.kits.openai.voice_resolver import OpenAIVoiceResolver
 from vivavoce.gateway.apis.kits.speech_socket import PlayoutPace
 from vivavoce.gateway.apis.shell.model_names import ModelNames
-from vivavoce.gateway.apis.shell.speech_job import JobServer
-from vivavoce.gateway.apis.shell.speech_server import SpeechServer
+from vivavoce.gateway.apis.shell.speech_server import SpeechApiPolicy, SpeechServer
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.openapi.document import OpenApiRoutes
-from vivavoce.gateway.web.request_log import RequestLog
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.metrics import Metrics
@@ -64,7 +61,7 @@ class ServedApis:
 
     @property
     def engine(self) -> Engine:
-        return self.api.host.server.engine
+        return self.api.server.engine
 
     @property
     def address(self) -> tuple[str, int | None]:
@@ -100,10 +97,9 @@ async def _serve_apis(
         # A fetch that times out fails the test, because the test's own limit is shorter.
         policy = UrlPolicy(allowed_hosts=frozenset(reference_hosts), timeout_s=2 * TIMEOUT_S)
         access = access or AccessControl.open_to_all()
-        server = SpeechServer(engine, access, RequestLog(metrics))
-        resolver = OpenAIVoiceResolver(voices, UrlGuard(policy), ModelNames())
-        host = JobServer(server, voices, SpeechApiPolicy().max_text_characters)
-        api = OpenAISpeechApi(host, resolver)
+        server = SpeechServer(engine, access, voices, UrlGuard(policy), SpeechApiPolicy())
+        resolver = OpenAIVoiceResolver(voices, server.guard, ModelNames())
+        api = OpenAISpeechApi(server, resolver)
         sockets = NativeStreamApi(server, resolver, idle_s)
         cartesia = CartesiaSocketApi(server, voices)
         elevenlabs = ElevenLabsSocketApi(server, voices)
@@ -112,11 +108,11 @@ async def _serve_apis(
         mounts = [
             Mount(each.routes(), None, each.error_formats)
             for each in (
-                ElevenLabsListings(host),
+                ElevenLabsListings(server),
                 *(api, sockets, cartesia, elevenlabs, deepgram, inworld),
-                *(JambonzSocketApi(server, voices), OpenAIVoicesApi(host), OpenAITranscriptionsApi(host)),
-                *(InworldHttpApi(host), CartesiaHttpApi(host), ElevenLabsHttpApi(host)),
-                *(DeepgramHttpApi(host), JambonzHttpApi(host)),
+                *(JambonzSocketApi(server, voices), OpenAIVoicesApi(server), OpenAITranscriptionsApi(server)),
+                *(InworldHttpApi(server), CartesiaHttpApi(server), ElevenLabsHttpApi(server)),
+                *(DeepgramHttpApi(server), JambonzHttpApi(server)),
             )
         ]
         mounts.append(Mount(OpenApiRoutes().routes(), None))

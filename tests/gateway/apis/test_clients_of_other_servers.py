@@ -17,8 +17,8 @@ from shared.engine.standin_backend import WORD_S
 from shared.gateways.running_gateway import PITCHES_HZ, ask_gateway
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dialect import SpeechApiPolicy
 from vivavoce.gateway.apis.shell import speech_job
+from vivavoce.gateway.apis.shell.speech_server import SpeechApiPolicy
 from vivavoce.tts_engine.backends.base import StepResult
 from vivavoce.tts_engine.chunk import Phoneme
 from vivavoce.tts_engine.voices.store import VoiceStore
@@ -371,7 +371,7 @@ def test_a_text_that_the_full_engine_refuses_is_free_in_every_dialect(
             )
             return int(answer.status_code)
 
-        async with served.apis.job_server.server.engine.stream():
+        async with served.apis.server.engine.stream():
             assert await status() == (429 if path == DASHSCOPE_SPEECH else 503)
         assert await status() == 200
         assert await status() == 429

@@ -49,7 +49,7 @@ def mounted(dialect: ModuleType) -> Any:
     """Mounts the dialect on a served app; returns its API."""
 
     def mount(served: Any) -> Any:
-        api = dialect.ParrotApi(served.api.host)
+        api = dialect.ParrotApi(served.api.server)
         served.app.include_router(api.routes())
         return api
 

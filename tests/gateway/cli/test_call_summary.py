@@ -17,7 +17,7 @@ from vivavoce.gateway.cli.commands.phone.call_summary import (
     write_packet_times,
     write_wav,
 )
-from vivavoce.gateway.cli.received_audio import ReceivedCall, ReceivedPacket, audible_span
+from vivavoce.gateway.cli.phones.received_audio import ReceivedCall, ReceivedPacket, audible_span
 
 SILENCE = bytes(320)
 CALL = UUID(int=7)

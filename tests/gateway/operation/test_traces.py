@@ -62,7 +62,7 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SpanExporter, d
 def test_a_request_is_one_tree_from_its_text_to_its_first_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     async def request(exporter: SpanExporter) -> None:
         async with serve_every_api() as served:
-            served.apis.job_server.server.engine.metrics.on_span = exporter.export
+            served.apis.server.engine.metrics.on_span = exporter.export
             headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
             body = {"model": "tts-1", "voice": "alloy", "input": "One two three.", "response_format": "pcm"}
             answer = await served.client.post("/v1/audio/speech", json=body, headers=headers)

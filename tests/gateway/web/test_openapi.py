@@ -20,7 +20,7 @@ from vivavoce import __version__
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
-from vivavoce.gateway.apis.dialect import SpeechApiPolicy
+from vivavoce.gateway.apis.shell.speech_server import SpeechApiPolicy, SpeechServer
 from vivavoce.gateway.apis.speech_apis import SpeechApis, socket_operations
 from vivavoce.gateway.call_servers import WAYS_IN
 from vivavoce.gateway.calls.api import placed_calls, routes
@@ -46,7 +46,7 @@ def all_mounts(access: AccessControl) -> Iterator[list[Mount]]:
     nothing: Any = None
     engine: Any = NoEngine()
     placing = [(way.placed_calls, nothing) for way in WAYS_IN if way.placed_calls is not None]
-    apis = SpeechApis(engine, access, nothing, UrlGuard(), SpeechApiPolicy())
+    apis = SpeechApis(SpeechServer(engine, access, nothing, UrlGuard(), SpeechApiPolicy()))
     yield [
         *apis.mounts(),
         Mount(routes.routes(nothing, nothing, nothing, nothing), Scope.CALLS, tag=CALLS_TAG),

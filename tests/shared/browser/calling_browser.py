@@ -9,7 +9,7 @@ from typing import Any, Self
 import httpx
 from aiortc.mediastreams import MediaStreamError
 
-from vivavoce.gateway.cli.received_audio import ReceivedPacket
+from vivavoce.gateway.cli.phones.received_audio import ReceivedPacket
 
 from .webrtc_browser import Browser, ToneTrack
 

@@ -13,8 +13,8 @@ from websockets.typing import Subprotocol
 
 from shared.calls.peers.peer import Message, SimulatedPeer
 from vivavoce.gateway.background_tasks import cancel_and_wait
+from vivavoce.gateway.cli.phones.received_audio import ReceivedCall, ReceivedPacket
 from vivavoce.gateway.cli.phones.simulated_phones import CallRefused, PhoneFailed
-from vivavoce.gateway.cli.received_audio import ReceivedCall, ReceivedPacket
 
 CONNECT_TIMEOUT_S = 5.0
 FIRST_DIGIT_S = 1.0  # after the connection

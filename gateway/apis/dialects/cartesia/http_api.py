@@ -20,7 +20,8 @@ from ...kits.operations import EVENT_STREAM, event_stream, query, speech_errors
 from ...kits.request_fields import read_object, validated
 from ...kits.speech_response import UNREAD_HEADER_SCHEMA, audio_response
 from ...shell.speech import EncodedChunk
-from ...shell.speech_job import JobServer, SpeechJob
+from ...shell.speech_job import SpeechJob
+from ...shell.speech_server import SpeechServer
 from .errors import CARTESIA_ERRORS
 from .models import (
     REQUEST,
@@ -96,8 +97,8 @@ class CartesiaHttpApi(SpeechHttpApi):
     error_formats = CARTESIA_ERRORS.formats("/tts", "/voices")
     id_header = "cartesia-request-id"
 
-    def __init__(self, host: JobServer) -> None:
-        super().__init__(host)
+    def __init__(self, server: SpeechServer) -> None:
+        super().__init__(server)
         self._started_at = datetime.now(UTC)
 
     def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
@@ -107,7 +108,7 @@ class CartesiaHttpApi(SpeechHttpApi):
         yield "GET /voices/{voice_id}", self.listing(self._describe_voice), _VOICE
 
     async def _list_voices(self, request: Request) -> CartesiaVoiceList:
-        grant = self.host.server.access.list_grant(request.headers)
+        grant = self.server.access.list_grant(request.headers)
         asked = validated(VoiceListQuery.model_validate, dict(request.query_params), REQUEST)
         if grant is not None:
             grant.require(Scope.SPEAK)

@@ -13,7 +13,7 @@ from .....adapters.audio.format_kind import AudioLayout
 from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
 from ....web.openapi.operations import operation
-from ...dialect import Dialect, DialectHost, OpenDialect
+from ...dialect import Dialect, OpenDialect
 from ...kits.error_table import SENTENCES, ErrorSentence
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...kits.operations import form_body, query, speech_errors
@@ -21,6 +21,7 @@ from ...kits.request_fields import read_fields, validated
 from ...kits.speech_response import audio_response
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import SpeechJob
+from ...shell.speech_server import SpeechServer
 
 PATH: Final = "/api/tts"
 _WAV: Final = AudioFormat("wav", layout=AudioLayout.FILE)
@@ -77,15 +78,15 @@ class _CoquiSpeechResponse(SpeechJobResponse):
         fields |= {name.replace("-", "_"): headers[name] for name in _HEADERS if name in headers}
         speech = validated(CoquiRequest.model_validate, fields)
         options = SynthesisOptions(
-            self.host.voices.resolve(speech.speaker_id, grant),
+            self.server.voices.resolve(speech.speaker_id, grant),
             _WAV,
             delivery=Delivery(language=speech.language_id or None),
         )
-        return SpeechJob(self.host.check_text(speech.text), options, is_whole=True)
+        return SpeechJob(self.server.check_text(speech.text), options, is_whole=True)
 
 
-def _open(host: DialectHost) -> OpenDialect:
-    return OpenDialect.of(CoquiHttpApi(host.jobs))
+def _open(server: SpeechServer) -> OpenDialect:
+    return OpenDialect.of(CoquiHttpApi(server))
 
 
 COQUI: Final = Dialect("coqui", _open, title="Coqui TTS")

@@ -13,13 +13,14 @@ from fastapi import Request
 from .....tts_engine.errors import MissingExtra
 from ....access.access_control import Grant
 from ....web.openapi.operations import operation
-from ...dialect import Dialect, DialectHost, DialectPort, DrainableApi, OpenDialect
+from ...dialect import Dialect, DialectPort, DrainableApi, OpenDialect
 from ...kits.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...kits.operations import form_body, speech_errors
 from ...kits.request_fields import parse_fields, read_fields
 from ...kits.speech_response import audio_response
-from ...shell.speech_job import JobServer, SpeechJob
+from ...shell.speech_job import SpeechJob
+from ...shell.speech_server import SpeechServer
 from .models import (
     CosyVoiceErrorBody,
     CosyVoiceForm,
@@ -71,24 +72,24 @@ class _CosyVoiceResponse(SpeechJobResponse):
 
     async def read_job(self, grant: Grant) -> SpeechJob:
         fields = {**self.request.query_params, **await self._read_body()}
-        return inference_job(self.host, parse_fields(self._form, fields), grant)
+        return inference_job(self.server, parse_fields(self._form, fields), grant)
 
     async def _read_body(self) -> dict[str, object]:
         has_body = "content-type" in self.request.headers
         return await read_fields(self.request) if has_body else {}
 
 
-async def _listen_grpc(jobs: JobServer, address: tuple[str, int]) -> tuple[DrainableApi, int]:
+async def _listen_grpc(speech: SpeechServer, address: tuple[str, int]) -> tuple[DrainableApi, int]:
     try:
         from .grpc_server import CosyVoiceGrpcServer
     except ImportError:
         raise MissingExtra("apis.ports.grpc", "grpc") from None
-    server = CosyVoiceGrpcServer(jobs)
+    server = CosyVoiceGrpcServer(speech)
     return server, await server.start(address)
 
 
-def _open(host: DialectHost) -> OpenDialect:
-    return OpenDialect.of(CosyVoiceHttpApi(host.jobs))
+def _open(server: SpeechServer) -> OpenDialect:
+    return OpenDialect.of(CosyVoiceHttpApi(server))
 
 
 COSYVOICE_SERVER: Final = Dialect(

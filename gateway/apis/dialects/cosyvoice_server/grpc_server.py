@@ -26,7 +26,7 @@ from ...kits.error_table import STATUSES, InvalidField, describe
 from ...kits.request_fields import UploadedRecording, parse_fields
 from ...kits.streamed_body import SEND_TIMEOUT_S
 from ...shell.speech import EncodedChunk
-from ...shell.speech_job import JobServer
+from ...shell.speech_server import SpeechServer
 from .grpc_messages import METHOD, SERVICE, CosyVoiceMessages
 from .models import CosyVoiceForm, CrossLingualForm, InstructForm, SftForm, ZeroShotForm, inference_job
 
@@ -67,11 +67,11 @@ def _options() -> list[tuple[str, int]]:
 class CosyVoiceGrpcServer:
     """The service of one server; belongs to its event loop."""
 
-    def __init__(self, host: JobServer) -> None:
-        self._host = host
+    def __init__(self, speech: SpeechServer) -> None:
+        self._speech = speech
         self._messages = CosyVoiceMessages()
         self._health = health.aio.HealthServicer()
-        self._server = grpc.aio.server(interceptors=(_KeyInterceptor(host),), options=_options())
+        self._server = grpc.aio.server(interceptors=(_KeyInterceptor(speech),), options=_options())
         method = grpc.unary_stream_rpc_method_handler(
             self._infer,
             request_deserializer=self._messages.request.FromString,
@@ -103,7 +103,7 @@ class CosyVoiceGrpcServer:
 
     async def finish(self, within_s: float) -> None:
         """Refuse new calls, wait at most within_s for those under way, and close the port."""
-        self._host.server.start_draining()
+        self._speech.start_draining()
         await self._health.enter_graceful_shutdown()
         await self._server.stop(within_s)
 
@@ -125,9 +125,9 @@ class CosyVoiceGrpcServer:
             await context.abort(*_refusal_of(error))
 
     async def _speak(self, request: Any, context: Any, request_id: str) -> None:
-        server = self._host.server
+        server = self._speech
         grant = server.authorize_request(_metadata(context.invocation_metadata()))
-        job = inference_job(self._host, self._form_of(request), grant)
+        job = inference_job(self._speech, self._form_of(request), grant)
 
         async def write(chunk: EncodedChunk) -> None:
             if not chunk.audio:
@@ -137,7 +137,7 @@ class CosyVoiceGrpcServer:
 
         with server.log.track(_API, grant, request_id) as record, grant.stream():
             record.count_text(len(job.text))
-            await self._host.speak(job, grant, record, write=write)
+            await self._speech.speak(job, grant, record, write=write)
 
     def _form_of(self, request: Any) -> CosyVoiceForm:
         name, fields = self._messages.payload_of(request)
@@ -152,15 +152,15 @@ class CosyVoiceGrpcServer:
 class _KeyInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
     """Refuses calls without a valid key, but for the health check."""
 
-    def __init__(self, host: JobServer) -> None:
-        self._host = host
+    def __init__(self, speech: SpeechServer) -> None:
+        self._speech = speech
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
         """Return the handler of a call, or one that refuses it."""
         if details.method.startswith(_HEALTH_PATH):
             return await continuation(details)
         try:
-            self._host.server.authorize(_metadata(details.invocation_metadata))
+            self._speech.authorize(_metadata(details.invocation_metadata))
         except VivavoceError as error:
             return _refusal(error)
         return await continuation(details)

@@ -19,7 +19,8 @@ from ....access.access_control import Grant
 from ....voice_registry import NewVoice
 from ...kits.request_fields import SpokenText, UploadedRecording
 from ...shell.speech import SynthesisOptions
-from ...shell.speech_job import JobServer, ReferenceRecording, SpeechJob
+from ...shell.speech_job import ReferenceRecording, SpeechJob
+from ...shell.speech_server import SpeechServer
 
 _Name = Annotated[str, Field(max_length=256, description="Name of a voice.")]
 _Recording = Annotated[
@@ -78,10 +79,10 @@ class CosyVoiceErrorBody(BaseModel):
     detail: str
 
 
-def inference_job(host: JobServer, form: CosyVoiceForm, grant: Grant) -> SpeechJob:
+def inference_job(server: SpeechServer, form: CosyVoiceForm, grant: Grant) -> SpeechJob:
     """Return the job of a form: s16le at 24 kHz; raises BadRequest."""
-    text = host.check_text(form.tts_text, "tts_text")
-    voice = host.voices.resolve(form.spk_id, grant) if isinstance(form, SftForm) else None
+    text = server.check_text(form.tts_text, "tts_text")
+    voice = server.voices.resolve(form.spk_id, grant) if isinstance(form, SftForm) else None
     options = SynthesisOptions(voice, AudioFormat("pcm"), delivery=_delivery(form))
     recording = None
     if isinstance(form, CrossLingualForm):

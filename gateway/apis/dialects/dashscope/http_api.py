@@ -56,12 +56,18 @@ from ...kits.dashscope.errors import (
 from ...kits.dashscope.frames import AudioData, CharacterUsage, dump_json, to_result_payload
 from ...kits.dashscope.validation import parse_message
 from ...kits.http_api import Endpoint, SpeechHttpApi
-from ...kits.operations import ENROLLMENT_NOTE, EVENT_STREAM, RATE_LIMITED, SPEECH_ERRORS, event_stream
+from ...kits.operations import (
+    AUDIO_CONTENT_TYPES,
+    ENROLLMENT_NOTE,
+    EVENT_STREAM,
+    RATE_LIMITED,
+    SPEECH_ERRORS,
+    event_stream,
+)
 from ...kits.request_fields import load_json
 from ...kits.speech_response import UNREAD_HEADER, UNREAD_HEADER_SCHEMA, SpeechResponse
 from ...kits.streamed_body import StreamedBody, cancel_on_disconnect
-from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
-from ...shell.speech_job import JobServer
+from ...shell.speech import EncodedChunk
 from ...shell.speech_server import SpeechServer
 from .audio_store import AudioStore, StoredAudio
 from .enrollment import DashScopeEnrollment
@@ -158,10 +164,10 @@ class DashScopeHttpApi(SpeechHttpApi):
     # Below these, of HTTP and of the WebSocket, only PAI's dialect has paths.
     error_formats = DASHSCOPE_ERRORS.formats("/api/v1", "/api-ws")
 
-    def __init__(self, host: JobServer, guard: UrlGuard, store: AudioStore) -> None:
-        super().__init__(host)
+    def __init__(self, server: SpeechServer, guard: UrlGuard, store: AudioStore) -> None:
+        super().__init__(server)
         self.store = store
-        self._enrollment = DashScopeEnrollment(host.voices, guard)
+        self._enrollment = DashScopeEnrollment(server.voices, guard)
 
     def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
         yield f"POST {PATH}/customization", self.answering(Scope.ENROLL, self._customize), _CUSTOMIZE
@@ -212,7 +218,7 @@ class _DashScopeSpeechResponse(SpeechResponse):
         self._api = api
 
     async def respond(self) -> Response | None:
-        server = self._api.host.server
+        server = self._api.server
         grant = server.authorize_request(self.request.headers)
         wants_events = self.request.headers.get("x-dashscope-sse", "").lower() == "enable"
         events = self.body_stream if wants_events else None
@@ -224,7 +230,7 @@ class _DashScopeSpeechResponse(SpeechResponse):
             spoken = await _spoken_text(parameters)
             characters = billed_characters(spoken.text)
             record.count_text(len(spoken.text))
-            voices = self._api.host.voices
+            voices = self._api.server.voices
             record.voice = DASHSCOPE_NAMES.resolve_voice(voices, parameters.voice, grant, default)
             speech = _StoredSpeech(self.request_id, parameters, spoken, record, events, self.report_unread)
             rendering = speech.render(server, grant, self._api.store)

@@ -23,8 +23,8 @@ from ....web.openapi.operations import WebSocketOperation
 from ...kits.dashscope.errors import DASHSCOPE_ERRORS
 from ...kits.dashscope.frames import ServerFrame
 from ...kits.dashscope.task_connection import SpeechTask, TaskConnection
+from ...kits.service_names import VoiceResolver
 from ...kits.socket_api import SocketHandlers, SpeechSocketApi
-from ...shell.model_names import VoiceResolver
 from ...shell.speech import EncodedChunk
 from ...shell.speech_server import SpeechServer
 from .client_frames import ClientFrame, DashScopeFrameCodec

@@ -8,10 +8,9 @@ from fastapi.responses import JSONResponse
 from ....access.access_control import Grant
 from ....web.openapi.operations import json_body, operation
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...kits.operations import query, speech_errors
+from ...kits.operations import AUDIO_CONTENT_TYPES, query, speech_errors
 from ...kits.request_fields import read_json, validated
 from ...kits.speech_response import audio_response
-from ...shell.speech import AUDIO_CONTENT_TYPES
 from ...shell.speech_job import SpeechJob
 from .errors import DEEPGRAM_ERRORS
 from .models import (
@@ -65,7 +64,7 @@ class _DeepgramSpeechResponse(SpeechJobResponse):
         text = validated(DeepgramSpeechRequest.model_validate, body, MESSAGE).text
         asked = DeepgramQuery.of(self.request.query_params)
         encoding = make_response_encoding(asked)
-        voice = resolve_deepgram_voice(self.host.voices, self.host.server.models, asked.model, grant)
+        voice = resolve_deepgram_voice(self.server.voices, self.server.models, asked.model, grant)
         self.stream_headers["dg-char-count"] = str(len(text))
         self.stream_headers["dg-model-name"] = voice.encode("ascii", "replace").decode()
         options = make_deepgram_options(asked, voice, encoding.audio)

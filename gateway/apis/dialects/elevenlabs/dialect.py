@@ -2,15 +2,16 @@
 
 from typing import Final
 
-from ...dialect import Dialect, DialectHost, OpenDialect
+from ...dialect import Dialect, OpenDialect
+from ...shell.speech_server import SpeechServer
 from .http_api import ElevenLabsHttpApi
 from .listings import ElevenLabsListings
 from .socket_api import ELEVENLABS_SOCKET_OPERATIONS, ElevenLabsSocketApi
 
 
-def _open(host: DialectHost) -> OpenDialect:
-    sockets = ElevenLabsSocketApi(host.server, host.voices)
-    return OpenDialect.of(ElevenLabsListings(host.jobs), ElevenLabsHttpApi(host.jobs), sockets)
+def _open(server: SpeechServer) -> OpenDialect:
+    sockets = ElevenLabsSocketApi(server, server.voices)
+    return OpenDialect.of(ElevenLabsListings(server), ElevenLabsHttpApi(server), sockets)
 
 
 ELEVENLABS: Final = Dialect("elevenlabs", _open, ELEVENLABS_SOCKET_OPERATIONS, title="ElevenLabs")

@@ -14,10 +14,10 @@ from .....tts_engine.chunk import SAMPLE_RATE
 from ....access.access_control import Grant
 from ....web.openapi.operations import JSON, content_response, json_body, json_response, operation
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...kits.operations import query, speech_errors
+from ...kits.operations import AUDIO_CONTENT_TYPES, query, speech_errors
 from ...kits.request_fields import read_object, validated
 from ...kits.speech_response import audio_response
-from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
+from ...shell.speech import EncodedChunk
 from ...shell.speech_job import SpeechJob
 from .alignment import CharacterAligner, TimedCharacter
 from .errors import ELEVENLABS_ERRORS

@@ -236,7 +236,7 @@ class ElevenLabsListings(SpeechHttpApi):
     def _list_models(self, request: Request, grant: Grant | None) -> ElevenLabsModelList:
         ids = dict.fromkeys(voice.language for voice in self.usable_voices(grant))
         languages = [ElevenLabsLanguage(language_id=one, name=one) for one in ids]
-        names = (*self.host.server.models, *_MODEL_IDS)
+        names = (*self.server.models, *_MODEL_IDS)
         return ElevenLabsModelList(
             [ElevenLabsListedModel(model_id=name, name=name, languages=languages) for name in names]
         )

@@ -20,7 +20,7 @@ from ....sliced_inputs import run_in_slices
 from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation, json_body, operation
 from ....web.websocket import CLOSE_NORMAL
-from ...dialect import Dialect, DialectHost, OpenDialect
+from ...dialect import Dialect, OpenDialect
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...kits.operations import speech_errors
 from ...kits.request_fields import read_json, validated
@@ -77,7 +77,7 @@ class _JambonzSpeechResponse(SpeechJobResponse):
         document = plain_document(speech.text)
         if speech.type == "ssml":
             document = await run_in_slices(parse_ssml_in_slices(speech.text))
-        voice = self.host.voices.resolve(speech.voice, grant)
+        voice = self.server.voices.resolve(speech.voice, grant)
         options = SynthesisOptions(voice, _AUDIO, delivery=Delivery(language=speech.language))
         return SpeechJob(document.text, options, document=document)
 
@@ -130,8 +130,8 @@ class _JambonzConnection(TranscriptConnection):
         await self.send_text(message.model_dump_json())
 
 
-def _open(host: DialectHost) -> OpenDialect:
-    return OpenDialect.of(JambonzHttpApi(host.jobs), JambonzSocketApi(host.server, host.voices))
+def _open(server: SpeechServer) -> OpenDialect:
+    return OpenDialect.of(JambonzHttpApi(server), JambonzSocketApi(server, server.voices))
 
 
 JAMBONZ: Final = Dialect("jambonz", _open, (JAMBONZ_SOCKET_OPERATION,), title="jambonz")

@@ -15,14 +15,15 @@ from .....tts_engine.errors import UnknownVoice
 from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
 from ....web.openapi.operations import json_body, operation
-from ...dialect import Dialect, DialectHost, OpenDialect
+from ...dialect import Dialect, OpenDialect
 from ...kits.error_table import SENTENCES, ErrorSentence
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...kits.operations import speech_errors
+from ...kits.operations import AUDIO_CONTENT_TYPES, speech_errors
 from ...kits.request_fields import CodecName, read_object, validated
 from ...kits.speech_response import audio_response
-from ...shell.speech import AUDIO_CONTENT_TYPES, SynthesisOptions
+from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import SpeechJob
+from ...shell.speech_server import SpeechServer
 
 PATH: Final = "/localai/tts"
 
@@ -66,25 +67,25 @@ class _LocalAISpeechResponse(SpeechJobResponse):
         speech = validated(LocalAIRequest.model_validate, await read_object(self.request))
         layout = AudioLayout.STREAM if speech.stream else AudioLayout.FILE
         options = SynthesisOptions(
-            self.host.voices.resolve(speech.voice, grant, self._voice_of(speech.model, grant)),
+            self.server.voices.resolve(speech.voice, grant, self._voice_of(speech.model, grant)),
             AudioFormat(speech.response_format, speech.sample_rate, layout=layout),
             delivery=Delivery(language=speech.language or None),
         )
-        return SpeechJob(self.host.check_text(speech.input, "input"), options, is_whole=not speech.stream)
+        return SpeechJob(self.server.check_text(speech.input, "input"), options, is_whole=not speech.stream)
 
     def _voice_of(self, model: str, grant: Grant) -> str | None:
         """The voice that a model's name stands for, or that has it; None: the default one."""
-        named = self.host.server.models.default_voice(model or None)
+        named = self.server.models.default_voice(model or None)
         if named is not None:
             return named
         try:
-            return self.host.voices.resolve(model, grant)
+            return self.server.voices.resolve(model, grant)
         except UnknownVoice:
             return None
 
 
-def _open(host: DialectHost) -> OpenDialect:
-    return OpenDialect.of(LocalAIHttpApi(host.jobs))
+def _open(server: SpeechServer) -> OpenDialect:
+    return OpenDialect.of(LocalAIHttpApi(server))
 
 
 LOCALAI: Final = Dialect("localai", _open, title="LocalAI")

@@ -3,14 +3,15 @@
 from typing import Final
 
 from ....web.app import Mount
-from ...dialect import Dialect, DialectHost, OpenDialect
+from ...dialect import Dialect, OpenDialect
 from ...kits.openai.voice_resolver import OpenAIVoiceResolver
+from ...shell.speech_server import SpeechServer
 from .socket_api import NATIVE_STREAM_OPERATION, NativeStreamApi
 
 
-def _open(host: DialectHost) -> OpenDialect:
-    voices = OpenAIVoiceResolver(host.voices, host.guard, host.server.models)
-    sockets = NativeStreamApi(host.server, voices)
+def _open(server: SpeechServer) -> OpenDialect:
+    voices = OpenAIVoiceResolver(server.voices, server.guard, server.models)
+    sockets = NativeStreamApi(server, voices)
     return OpenDialect((Mount(sockets.routes(), None),), (sockets,))
 
 

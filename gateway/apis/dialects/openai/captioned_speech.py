@@ -62,7 +62,7 @@ class _CaptionedSpeechResponse(OpenAISpeechResponse):
     speech: CaptionedSpeechRequest
 
     async def read_request(self) -> CaptionedSpeechRequest:
-        return await read_captioned_speech_request(self.request, self.host.max_text_characters)
+        return await read_captioned_speech_request(self.request, self.server.policy.max_text_characters)
 
     async def read_job(self, grant: Grant) -> SpeechJob:
         return replace(await super().read_job(grant), content_type=JSON, is_whole=False)

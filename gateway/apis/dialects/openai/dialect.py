@@ -2,17 +2,18 @@
 
 from typing import Final
 
-from ...dialect import Dialect, DialectHost, OpenDialect
+from ...dialect import Dialect, OpenDialect
 from ...kits.openai.voice_resolver import OpenAIVoiceResolver
+from ...shell.speech_server import SpeechServer
 from .captioned_speech import OpenAICompatibleApi
 from .transcriptions_api import OpenAITranscriptionsApi
 from .voices_api import OpenAIVoicesApi
 
 
-def _open(host: DialectHost) -> OpenDialect:
-    resolver = OpenAIVoiceResolver(host.voices, host.guard, host.server.models)
-    further = OpenAIVoicesApi(host.jobs), OpenAITranscriptionsApi(host.jobs)
-    return OpenDialect.of(OpenAICompatibleApi(host.jobs, resolver), *further)
+def _open(server: SpeechServer) -> OpenDialect:
+    resolver = OpenAIVoiceResolver(server.voices, server.guard, server.models)
+    further = OpenAIVoicesApi(server), OpenAITranscriptionsApi(server)
+    return OpenDialect.of(OpenAICompatibleApi(server, resolver), *further)
 
 
 OPENAI: Final = Dialect("openai", _open, title="OpenAI")

@@ -38,7 +38,7 @@ class OpenAIHttpApi(SpeechHttpApi):
         """Return an endpoint that answers JSON to a key of that scope, also while the server drains."""
 
         async def answer(request: Request) -> Any:
-            grant = self.host.server.access.grant(request.headers)
+            grant = self.server.access.grant(request.headers)
             grant.require(scope)
             return await handler(request, grant)
 

@@ -22,10 +22,19 @@ from ....web.openapi.operations import json_body, json_response, operation
 from ...kits.http_api import Endpoint, SpeechJobResponse
 from ...kits.openai.errors import OPENAI_ERRORS
 from ...kits.openai.voice_resolver import OpenAIVoiceResolver, make_synthesis_options
-from ...kits.operations import BINARY_CONTENT, BODY_TOO_LONG, EVENT_STREAM, SPEECH_ERRORS, event_stream, query
+from ...kits.operations import (
+    AUDIO_CONTENT_TYPES,
+    BINARY_CONTENT,
+    BODY_TOO_LONG,
+    EVENT_STREAM,
+    SPEECH_ERRORS,
+    event_stream,
+    query,
+)
 from ...kits.speech_response import UNREAD_HEADER_SCHEMA, audio_response
-from ...shell.speech import AUDIO_CONTENT_TYPES, EncodedChunk
-from ...shell.speech_job import JobServer, SpeechJob
+from ...shell.speech import EncodedChunk
+from ...shell.speech_job import SpeechJob
+from ...shell.speech_server import SpeechServer
 from .extension_models import AudioModel, AudioModelList
 from .http_api import REQUEST_ID_HEADER, OpenAIHttpApi, openai_errors
 from .models import (
@@ -95,8 +104,8 @@ _GET_MODEL: Final = operation(
 class OpenAISpeechApi(OpenAIHttpApi):
     """The endpoints of one server; belongs to its event loop."""
 
-    def __init__(self, host: JobServer, voices: OpenAIVoiceResolver) -> None:
-        super().__init__(host)
+    def __init__(self, server: SpeechServer, voices: OpenAIVoiceResolver) -> None:
+        super().__init__(server)
         self.voices = voices
         self._models_created_at = int(time.time())
 
@@ -134,7 +143,7 @@ class OpenAISpeechResponse(SpeechJobResponse):
 
     async def read_request(self) -> CreateSpeechRequest:
         """Read and parse the body; raises InvalidRequestError."""
-        return await read_speech_request(self.request, self.host.max_text_characters)
+        return await read_speech_request(self.request, self.server.policy.max_text_characters)
 
     async def read_job(self, grant: Grant) -> SpeechJob:
         request = await self.read_request()
@@ -176,7 +185,7 @@ class OpenAISpeechResponse(SpeechJobResponse):
 
 class _SpeechByUrlResponse(OpenAISpeechResponse):
     async def read_request(self) -> CreateSpeechRequest:
-        return read_speech_query(self.request, self.host.max_text_characters)
+        return read_speech_query(self.request, self.server.policy.max_text_characters)
 
 
 def encode_server_sent_event(event: BaseModel) -> bytes:

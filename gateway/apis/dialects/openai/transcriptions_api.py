@@ -16,7 +16,7 @@ from ....access.keys import Scope
 from ....web.openapi.operations import json_response, operation
 from ...kits.http_api import Endpoint
 from ...kits.operations import BODY_TOO_LONG, RATE_LIMITED, form_body
-from ...shell.speech_job import JobServer
+from ...shell.speech_server import SpeechServer
 from .http_api import OpenAIHttpApi, openai_errors
 from .models import OpenAITranscription, TranscriptionForm
 from .recording_transcriber import RecordingTranscriber
@@ -40,8 +40,8 @@ _TRANSCRIBE: Final = operation(
 class OpenAITranscriptionsApi(OpenAIHttpApi):
     """Writes down recordings for keys that may clone voices."""
 
-    def __init__(self, host: JobServer) -> None:
-        super().__init__(host)
+    def __init__(self, server: SpeechServer) -> None:
+        super().__init__(server)
         self._transcriber = RecordingTranscriber()
 
     def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:

@@ -115,7 +115,7 @@ class OpenAIVoicesApi(OpenAIHttpApi):
             provenance="uploaded to /v1/audio/voices",
             further_recordings=tuple(recordings[1:]),
         )
-        stored = await self.host.voices.create(recordings[0], new, grant)
+        stored = await self.server.voices.create(recordings[0], new, grant)
         return OpenAICreatedVoice(
             id=stored.id,
             name=stored.name,
@@ -128,17 +128,17 @@ class OpenAIVoicesApi(OpenAIHttpApi):
     async def _rename(self, request: Request, grant: Grant) -> OpenAIVoice:
         name = await read_voice_name(request)
         with _missing_as_not_found():
-            stored = await self.host.voices.rename(self._named_in_path(request, grant), name, grant)
+            stored = await self.server.voices.rename(self._named_in_path(request, grant), name, grant)
         return OpenAIVoice(id=stored.id, name=stored.name, language=stored.about.language or None)
 
     async def _delete(self, request: Request, grant: Grant) -> OpenAIDeletedVoice:
         with _missing_as_not_found():
             voice_id = self._named_in_path(request, grant)
-            await self.host.voices.remove(voice_id, grant)
+            await self.server.voices.remove(voice_id, grant)
         return OpenAIDeletedVoice(id=voice_id)
 
     def _named_in_path(self, request: Request, grant: Grant) -> str:
-        return self.host.voices.resolve_as_written(request.path_params["voice_id"], grant)
+        return self.server.voices.resolve_as_written(request.path_params["voice_id"], grant)
 
 
 @contextmanager

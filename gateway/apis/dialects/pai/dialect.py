@@ -21,7 +21,7 @@ from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....voice_registry import NewVoice
 from ....web.openapi.operations import ACCESS_ERRORS, error_responses, json_body, json_response, operation
-from ...dialect import Dialect, DialectHost, OpenDialect
+from ...dialect import Dialect, OpenDialect
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...kits.operations import (
     BODY_TOO_LONG,
@@ -36,6 +36,7 @@ from ...kits.operations import (
 from ...kits.request_fields import MAX_MESSAGE_BYTES, parse_fields, read_fields
 from ...shell.speech import EncodedChunk
 from ...shell.speech_job import SpeechJob
+from ...shell.speech_server import SpeechServer
 from .models import (
     PaiAudio,
     PaiErrorBody,
@@ -129,21 +130,21 @@ class PaiHttpApi(SpeechHttpApi):
         form = parse_fields(ReferenceAudioForm, await read_fields(request))
         name = form.file.name[:80].strip() or "recording"
         new = NewVoice(name, form.text, provenance="uploaded to /api/v1/audio/reference_audio")
-        return _describe(await self.host.voices.create(form.file.data, new, grant))
+        return _describe(await self.server.voices.create(form.file.data, new, grant))
 
     async def _list(self, request: Request, grant: Grant) -> list[dict[str, Any]]:
         query = parse_fields(ReferenceAudioQuery, request.query_params)
-        voices = list(self.host.voices.enrolled_voices(grant))  # oldest first
+        voices = list(self.server.voices.enrolled_voices(grant))  # oldest first
         if query.order == "desc":
             voices.reverse()
         return [_describe(voice).model_dump() for voice in voices[: query.limit]]
 
     async def _find(self, request: Request, grant: Grant) -> ReferenceAudio:
-        return _describe(self.host.voices.find(request.path_params["reference_audio_id"], grant))
+        return _describe(self.server.voices.find(request.path_params["reference_audio_id"], grant))
 
     async def _delete(self, request: Request, grant: Grant) -> ReferenceAudioDeleted:
         voice_id = request.path_params["reference_audio_id"]
-        await self.host.voices.remove(voice_id, grant)
+        await self.server.voices.remove(voice_id, grant)
         message = f"reference audio: {voice_id} deleted."
         return ReferenceAudioDeleted(message=message, data={})
 
@@ -154,9 +155,9 @@ class _PaiSpeechResponse(SpeechJobResponse):
     async def read_job(self, grant: Grant) -> SpeechJob:
         body = parse_fields(PaiSpeechRequest, await read_fields(self.request, MAX_MESSAGE_BYTES))
         self._request_at = self._piece_at = time.monotonic()
-        text = self.host.check_text(body.input.text, "input.text")
+        text = self.server.check_text(body.input.text, "input.text")
         layout = AudioLayout.STREAM if body.stream else AudioLayout.FILE
-        options = make_pai_options(body.input, body.model, self.host, grant, layout)
+        options = make_pai_options(body.input, body.model, self.server, grant, layout)
         return SpeechJob(text, options, is_whole=not body.stream)
 
     async def complete(self, job: SpeechJob, audio: bytes, grant: Grant) -> Response:
@@ -215,8 +216,8 @@ def _describe(voice: StoredVoice) -> ReferenceAudio:
     )
 
 
-def _open(host: DialectHost) -> OpenDialect:
-    return OpenDialect.of(PaiSocketApi(host.jobs), PaiHttpApi(host.jobs))
+def _open(server: SpeechServer) -> OpenDialect:
+    return OpenDialect.of(PaiSocketApi(server), PaiHttpApi(server))
 
 
 PAI: Final = Dialect("pai", _open, (PAI_SOCKET_OPERATION,), title="PAI")

@@ -9,20 +9,20 @@ from ....access.access_control import Grant
 from ...kits.dashscope.errors import DASHSCOPE_ERRORS
 from ...kits.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
 from ...shell.speech import SynthesisOptions
-from ...shell.speech_job import JobServer
+from ...shell.speech_server import SpeechServer
 from .models import PaiErrorBody, PaiParameters
 
 
 def make_pai_options(
-    parameters: PaiParameters, model: str, host: JobServer, grant: Grant, layout: AudioLayout
+    parameters: PaiParameters, model: str, server: SpeechServer, grant: Grant, layout: AudioLayout
 ) -> SynthesisOptions:
     """Return the options of an utterance; raises BadRequest."""
-    default = host.server.models.default_voice(model)
+    default = server.models.default_voice(model)
     rate = parameters.sample_rate
     is_mp3 = parameters.output_format == "mp3"
     bit_rate = _mp3_bit_rate(parameters.bit_rate, rate) if is_mp3 else None
     return SynthesisOptions(
-        host.voices.resolve(parameters.reference_audio_id, grant, default),
+        server.voices.resolve(parameters.reference_audio_id, grant, default),
         AudioFormat(parameters.output_format, rate, bit_rate, layout),
         parameters.speed,
         volume=parameters.volume,

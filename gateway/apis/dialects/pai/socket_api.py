@@ -22,7 +22,7 @@ from ....web.openapi.operations import WebSocketOperation
 from ...kits.dashscope.task_connection import SpeechTask, TaskConnection
 from ...kits.socket_api import SocketHandlers, SpeechSocketApi
 from ...shell.speech import EncodedChunk
-from ...shell.speech_job import JobServer
+from ...shell.speech_server import SpeechServer
 from .frames import PaiClientFrame, PaiFrameCodec, PaiServerFrame, encode_audio
 from .models import PaiMetrics, PaiParameters
 from .request_mapping import PAI_ERRORS, make_pai_options
@@ -37,9 +37,8 @@ _API: Final = "pai-socket"  # in the log and the metrics
 class PaiSocketApi(SpeechSocketApi):
     """All PAI sockets of a server. Belongs to its event loop."""
 
-    def __init__(self, host: JobServer, timeouts: DashScopeTimeouts = DEFAULT_TIMEOUTS) -> None:
-        super().__init__(host.server)
-        self.host = host
+    def __init__(self, server: SpeechServer, timeouts: DashScopeTimeouts = DEFAULT_TIMEOUTS) -> None:
+        super().__init__(server)
         self.timeouts = timeouts
 
     def handlers(self) -> SocketHandlers:
@@ -83,15 +82,15 @@ class _PaiSocketConnection(TaskConnection[PaiParameters, _PaiTask]):
 
     def __init__(self, api: PaiSocketApi, socket: WebSocket) -> None:
         super().__init__(socket, PaiFrameCodec(), api.timeouts)
-        self._host = api.host
+        self._speech = api.server
 
     def make_task(self, run_task: RunTask[PaiParameters]) -> _PaiTask:
-        return _PaiTask(run_task, self._host.server.authorize_request(self.socket.headers))
+        return _PaiTask(run_task, self._speech.authorize_request(self.socket.headers))
 
     async def render(self, task: _PaiTask) -> None:
-        server, run, grant = self._host.server, task.run_task, task.grant
+        server, run, grant = self._speech, task.run_task, task.grant
         with server.log.track(_API, grant, run.task_id) as task.record, grant.stream():
-            options = make_pai_options(run.parameters, run.model, self._host, grant, AudioLayout.STREAM)
+            options = make_pai_options(run.parameters, run.model, self._speech, grant, AudioLayout.STREAM)
             task.record.voice = options.voice or "-"
             bytes_per_s = options.audio.bytes_per_second
             async with server.open_stream(options, grant) as task.stream:

@@ -12,7 +12,7 @@ from .....adapters.audio.encoders import AudioFormat
 from .....adapters.audio.format_kind import AudioLayout
 from ....access.access_control import Grant
 from ....web.openapi.operations import json_body, operation
-from ...dialect import Dialect, DialectHost, OpenDialect
+from ...dialect import Dialect, OpenDialect
 from ...kits.error_table import SENTENCES, ErrorSentence
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...kits.operations import speech_errors
@@ -20,6 +20,7 @@ from ...kits.request_fields import read_object, validated
 from ...kits.speech_response import audio_response
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import SpeechJob
+from ...shell.speech_server import SpeechServer
 
 PATH: Final = "/synthesize"
 _WAV: Final = AudioFormat("wav", layout=AudioLayout.FILE)
@@ -61,13 +62,13 @@ class _PiperServerResponse(SpeechJobResponse):
         speech = validated(PiperServerRequest.model_validate, await read_object(self.request))
         voice = "/".join(filter(None, (speech.voice, speech.speaker)))
         options = SynthesisOptions(
-            self.host.voices.resolve(voice, grant), _WAV, speed=1 / speech.length_scale
+            self.server.voices.resolve(voice, grant), _WAV, speed=1 / speech.length_scale
         )
-        return SpeechJob(self.host.check_text(speech.text), options, is_whole=True)
+        return SpeechJob(self.server.check_text(speech.text), options, is_whole=True)
 
 
-def _open(host: DialectHost) -> OpenDialect:
-    return OpenDialect.of(PiperServerHttpApi(host.jobs))
+def _open(server: SpeechServer) -> OpenDialect:
+    return OpenDialect.of(PiperServerHttpApi(server))
 
 
 PIPER_SERVER: Final = Dialect("piper_server", _open, title="Piper's HTTP server")

@@ -21,17 +21,18 @@ from ....access.keys import Scope
 from ....access.url_guard import UrlGuard
 from ....voice_registry import NewVoice
 from ....web.openapi.operations import ACCESS_ERRORS, error_responses, json_body, json_response, operation
-from ...dialect import Dialect, DialectHost, OpenDialect
+from ...dialect import Dialect, OpenDialect
 from ...kits.error_table import STATUSES, DescribedError, ErrorTable, InvalidField
 from ...kits.exchange_folder import ExchangeFolder
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
-from ...kits.operations import speech_errors
+from ...kits.operations import AUDIO_CONTENT_TYPES, speech_errors
 from ...kits.request_fields import UploadedRecording, parse_fields, read_fields
 from ...kits.service_names import ServiceNames
 from ...kits.speech_response import audio_response
 from ...kits.streamed_body import cancel_on_disconnect
-from ...shell.speech import AUDIO_CONTENT_TYPES, SynthesisOptions
-from ...shell.speech_job import JobServer, ReferenceRecording, SpeechJob
+from ...shell.speech import SynthesisOptions
+from ...shell.speech_job import ReferenceRecording, SpeechJob
+from ...shell.speech_server import SpeechServer
 from .models import (
     DEFAULT_VOICE,
     REQUESTS,
@@ -77,9 +78,9 @@ class RayServeApi(SpeechHttpApi):
     errors = _ERROR_TABLE
     error_formats = _ERROR_TABLE.formats(_ROOT)
 
-    def __init__(self, host: JobServer, guard: UrlGuard, folder: ExchangeFolder) -> None:
+    def __init__(self, server: SpeechServer, guard: UrlGuard, folder: ExchangeFolder) -> None:
         """Make the API; guard and folder: of recordings that requests name."""
-        super().__init__(host)
+        super().__init__(server)
         self._guard = guard
         self._folder = folder
 
@@ -102,10 +103,10 @@ class RayServeApi(SpeechHttpApi):
     async def make_job(self, name: str, fields: Mapping[str, Any], grant: Grant) -> SpeechJob:
         """Return the job of an endpoint's request; raises VivavoceError."""
         body = parse_fields(REQUESTS[name], fields)
-        default = self.host.server.models.default_voice(body.model)
-        text, voice = self.host.check_text(body.text), body.voice_name
+        default = self.server.models.default_voice(body.model)
+        text, voice = self.server.check_text(body.text), body.voice_name
         if voice is not None:
-            voice = _NAMES.resolve_voice(self.host.voices, voice, grant, default)
+            voice = _NAMES.resolve_voice(self.server.voices, voice, grant, default)
         options = SynthesisOptions(voice, body.audio, body.speed, seed=body.seed, delivery=body.delivery)
         recording = self._recording(body, grant) if voice is None else None
         return SpeechJob(text, options, recording, is_whole=not body.stream)
@@ -113,7 +114,7 @@ class RayServeApi(SpeechHttpApi):
     def _recording(self, body: CosyVoiceSpeechRequest, grant: Grant) -> ReferenceRecording:
         assert isinstance(body, ReferenceAudioRequest)
         grant.require(Scope.ENROLL)
-        self.host.voices.cloning_voices()  # before anything is fetched
+        self.server.voices.cloning_voices()  # before anything is fetched
         new = NewVoice("of one request", body.transcript, provenance="reference_audio of a request")
         match body.reference_audio:
             case UploadedRecording(data=data):
@@ -142,11 +143,11 @@ class _BatchResponse(_RaySpeechResponse):
     """The response with the results of several requests."""
 
     async def respond(self) -> Response | None:
-        grant = self.host.server.authorize(self.request.headers)
+        grant = self.server.authorize(self.request.headers)
         fields = await read_fields(self.request)
         batch = parse_fields(CosyVoiceBatch, fields)
         characters = sum(len(str(item.get("text", ""))) for item in batch.items)
-        limit = _MAX_BATCH_TEXTS * self.host.max_text_characters
+        limit = _MAX_BATCH_TEXTS * self.server.policy.max_text_characters
         if characters > limit:
             raise InvalidField("items", f"have {characters} characters of text; at most {limit} may be")
         return await cancel_on_disconnect(self.request.receive, self._speak_items(batch, grant))
@@ -181,18 +182,18 @@ class _BatchResponse(_RaySpeechResponse):
         if not isinstance(mode, str) or mode not in REQUESTS:
             raise InvalidField("mode", f"got {str(mode)[:40]!r}; there are {', '.join(REQUESTS)}")
         job = await self.api.make_job(mode, fields, grant)
-        log = self.host.server.log
+        log = self.server.log
         with log.track(self.api.name, grant, f"{self.request_id}-{index}") as record, grant.stream():
             record.count_text(len(job.text))
-            return job, await self.host.speak_file(job, grant, record)
+            return job, await self.server.speak_file(job, grant, record)
 
 
 async def _check_health(request: Request, grant: Grant) -> CosyVoiceHealth:
     return CosyVoiceHealth()
 
 
-def _open(host: DialectHost) -> OpenDialect:
-    return OpenDialect.of(RayServeApi(host.jobs, host.guard, ExchangeFolder(host.policy.exchange_folder)))
+def _open(server: SpeechServer) -> OpenDialect:
+    return OpenDialect.of(RayServeApi(server, server.guard, ExchangeFolder(server.policy.exchange_folder)))
 
 
 RAY_SERVE: Final = Dialect("ray_serve", _open, title="CosyVoice on Ray Serve")

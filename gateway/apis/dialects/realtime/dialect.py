@@ -22,7 +22,7 @@ from .....tts_engine.stream_request import Delivery
 from ....access.access_control import Grant
 from ....voice_registry import VoiceRegistry
 from ....web.openapi.operations import WebSocketOperation
-from ...dialect import Dialect, DialectHost, OpenDialect
+from ...dialect import Dialect, OpenDialect
 from ...kits.error_table import ErrorTable
 from ...kits.openai.errors import OPENAI_ERRORS, InvalidRequestError, OpenAIError
 from ...kits.openai.speech_settings import MAX_INSTRUCTION_CHARACTERS
@@ -296,8 +296,8 @@ def _drop(response: SpokenResponse, transcript: Transcript[SynthesisOptions]) ->
     transcript.drop()
 
 
-def _open(host: DialectHost) -> OpenDialect:
-    return OpenDialect.of(RealtimeSocketApi(host.server, host.voices))
+def _open(server: SpeechServer) -> OpenDialect:
+    return OpenDialect.of(RealtimeSocketApi(server, server.voices))
 
 
 REALTIME: Final = Dialect("realtime", _open, (REALTIME_OPERATION,), title="OpenAI Realtime")

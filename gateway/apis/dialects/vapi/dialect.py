@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from .....adapters.audio.encoders import AudioFormat
 from ....access.access_control import Grant
 from ....web.openapi.operations import json_body, operation
-from ...dialect import Dialect, DialectHost, OpenDialect
+from ...dialect import Dialect, OpenDialect
 from ...kits.error_table import SENTENCES, ErrorSentence
 from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...kits.operations import speech_errors
@@ -20,6 +20,7 @@ from ...kits.request_fields import read_object, validated
 from ...kits.speech_response import audio_response
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import SpeechJob
+from ...shell.speech_server import SpeechServer
 
 PATH: Final = "/vapi/tts"
 _CONTENT_TYPE: Final = "audio/raw"
@@ -67,13 +68,13 @@ class VapiHttpApi(SpeechHttpApi):
 class _VapiSpeechResponse(SpeechJobResponse):
     async def read_job(self, grant: Grant) -> SpeechJob:
         speech = validated(VapiMessage.model_validate, await read_object(self.request)).message
-        voice = self.host.voices.resolve(speech.voice_id, grant)
+        voice = self.server.voices.resolve(speech.voice_id, grant)
         options = SynthesisOptions(voice, AudioFormat("pcm", speech.sample_rate))
-        return SpeechJob(self.host.check_text(speech.text), options, content_type=_CONTENT_TYPE)
+        return SpeechJob(self.server.check_text(speech.text), options, content_type=_CONTENT_TYPE)
 
 
-def _open(host: DialectHost) -> OpenDialect:
-    return OpenDialect.of(VapiHttpApi(host.jobs))
+def _open(server: SpeechServer) -> OpenDialect:
+    return OpenDialect.of(VapiHttpApi(server))
 
 
 VAPI: Final = Dialect("vapi", _open, title="Vapi")

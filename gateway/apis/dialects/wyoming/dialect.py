@@ -27,11 +27,11 @@ from ....access.grant_ends import ending_with_grants
 from ....background_tasks import cancel_and_wait
 from ....listening_sockets import bind_socket, bound_address
 from ....web.request_log import RequestRecord
-from ...dialect import Dialect, DialectHost, DialectPort, DrainableApi, OpenDialect
+from ...dialect import Dialect, DialectPort, DrainableApi, OpenDialect
 from ...kits.request_fields import validated
 from ...kits.streamed_body import SEND_TIMEOUT_S
 from ...shell.speech import EncodedStream, SynthesisOptions
-from ...shell.speech_job import JobServer
+from ...shell.speech_server import SpeechServer
 from .models import WyomingChunk, WyomingStart, WyomingSynthesize, WyomingVoice, describe_server
 
 logger = logging.getLogger(__name__)
@@ -48,8 +48,8 @@ _FORMAT: Final = {"rate": SAMPLE_RATE, "width": 2, "channels": 1}
 class WyomingServer:
     """The connections of one server; belongs to its event loop."""
 
-    def __init__(self, host: JobServer) -> None:
-        self._host = host
+    def __init__(self, speech: SpeechServer) -> None:
+        self._speech = speech
         self._connections: dict[asyncio.Task[None], _WyomingConnection] = {}
         self._server: asyncio.Server | None = None
 
@@ -61,7 +61,7 @@ class WyomingServer:
 
     async def finish(self, within_s: float) -> None:
         """Refuse new texts, wait at most within_s for those under way, and close the port."""
-        self._host.server.start_draining()
+        self._speech.start_draining()
         if self._server is not None:
             self._server.close()
         for task, connection in self._connections.items():
@@ -77,7 +77,7 @@ class WyomingServer:
         assert task is not None
         try:
             if len(self._connections) < _MAX_CONNECTIONS:
-                connection = self._connections[task] = _WyomingConnection(self._host, reader, writer)
+                connection = self._connections[task] = _WyomingConnection(self._speech, reader, writer)
                 await connection.run()
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
             pass
@@ -89,8 +89,10 @@ class WyomingServer:
 
 
 class _WyomingConnection:
-    def __init__(self, host: JobServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._host = host
+    def __init__(
+        self, speech: SpeechServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._speech = speech
         self._reader, self._writer = reader, writer
         self._events = self._read()
         self._is_speaking = self._is_ending = False
@@ -129,15 +131,15 @@ class _WyomingConnection:
     async def _answer(self, event: WyomingEvent) -> None:
         match event.type:
             case "describe":
-                grant = self._host.server.access.list_grant({})
-                voices = self._host.voices
+                grant = self._speech.access.list_grant({})
+                voices = self._speech.voices
                 listed = voices.bundle_voices() if grant is None else voices.usable_voices(grant)
                 await self._send("info", describe_server(listed))
             case "ping":
                 await self._send("pong", event.data)
             case "synthesize":
                 whole = validated(WyomingSynthesize.model_validate, event.data)
-                await self._speak(whole, _whole(self._host.check_text(whole.text)))
+                await self._speak(whole, _whole(self._speech.check_text(whole.text)))
             case "synthesize-start":
                 await self._speak(validated(WyomingStart.model_validate, event.data), self._read_chunks())
                 await self._send("synthesize-stopped")
@@ -148,7 +150,7 @@ class _WyomingConnection:
         """Speak a text while it comes in pieces."""
         self._is_speaking = True
         try:
-            server = self._host.server
+            server = self._speech
             grant = server.authorize_request({})
             options = self._options(start, grant)
             with server.log.track(_API, grant, uuid4().hex) as record, grant.stream():
@@ -189,7 +191,7 @@ class _WyomingConnection:
 
     def _options(self, start: WyomingStart, grant: Grant) -> SynthesisOptions:
         wanted = start.voice or WyomingVoice()
-        voices = self._host.voices
+        voices = self._speech.voices
         voice = voices.resolve(wanted.name, grant)
         language = None if wanted.name else wanted.language
         if language:
@@ -220,12 +222,12 @@ async def _whole(text: str) -> AsyncIterator[str]:
     yield text
 
 
-async def _listen(jobs: JobServer, address: tuple[str, int]) -> tuple[DrainableApi, int]:
-    server = WyomingServer(jobs)
+async def _listen(speech: SpeechServer, address: tuple[str, int]) -> tuple[DrainableApi, int]:
+    server = WyomingServer(speech)
     return server, await server.start(address)
 
 
-def _open(host: DialectHost) -> OpenDialect:
+def _open(server: SpeechServer) -> OpenDialect:
     return OpenDialect((), ())
 
 

@@ -2,17 +2,18 @@
 
 from typing import Final
 
-from ...dialect import Dialect, DialectHost, OpenDialect
+from ...dialect import Dialect, OpenDialect
 from ...kits.exchange_folder import ExchangeFolder
+from ...shell.speech_server import SpeechServer
 from .http_api import XttsSpeechApi
 from .request_mapping import XttsSettingsStore
 from .voices_api import XttsVoicesApi
 
 
-def _open(host: DialectHost) -> OpenDialect:
+def _open(server: SpeechServer) -> OpenDialect:
     settings = XttsSettingsStore()
-    speech = XttsSpeechApi(host.jobs, ExchangeFolder(host.policy.exchange_folder), settings)
-    return OpenDialect.of(speech, XttsVoicesApi(host.jobs, settings))
+    speech = XttsSpeechApi(server, ExchangeFolder(server.policy.exchange_folder), settings)
+    return OpenDialect.of(speech, XttsVoicesApi(server, settings))
 
 
 XTTS: Final = Dialect("xtts", _open, title="XTTS")

@@ -20,7 +20,8 @@ from ...kits.http_api import Endpoint, SpeechHttpApi, SpeechJobResponse
 from ...kits.operations import query, speech_errors
 from ...kits.request_fields import parse_fields, read_fields
 from ...kits.speech_response import audio_response
-from ...shell.speech_job import JobServer, SpeechJob
+from ...shell.speech_job import SpeechJob
+from ...shell.speech_server import SpeechServer
 from .models import (
     CoquiSpeechRequest,
     FileSpeechRequest,
@@ -88,8 +89,8 @@ class XttsSpeechApi(SpeechHttpApi):
     errors = XTTS_ERRORS
     error_formats = XTTS_ERRORS.formats("/tts_stream", "/tts_to_audio", "/tts_to_file")
 
-    def __init__(self, host: JobServer, folder: ExchangeFolder, settings: XttsSettingsStore) -> None:
-        super().__init__(host)
+    def __init__(self, server: SpeechServer, folder: ExchangeFolder, settings: XttsSettingsStore) -> None:
+        super().__init__(server)
         self.folder = folder
         self.settings = settings
 
@@ -109,7 +110,7 @@ class _XttsResponse(SpeechJobResponse):
     def named_job(self, fields: dict[str, Any], grant: Grant, *, streams: bool) -> SpeechJob:
         """Return the job of a request of xtts-api-server."""
         body = parse_fields(NamedSpeechRequest, fields)
-        return named_job(self.host, body, self.api.settings.of(grant), grant, streams=streams)
+        return named_job(self.server, body, self.api.settings.of(grant), grant, streams=streams)
 
     async def write_file(self, name: str, audio: bytes, grant: Grant, message: str) -> Response:
         """Write the speech to the folder and return its path."""
@@ -123,13 +124,13 @@ class _SpeechForTts(_XttsResponse):
         fields = await read_fields(self.request)
         self._file_name: str | None = None
         if "speaker_embedding" in fields:
-            return coqui_job(self.host, parse_fields(CoquiSpeechRequest, fields), grant, streams=False)
+            return coqui_job(self.server, parse_fields(CoquiSpeechRequest, fields), grant, streams=False)
         if "speaker_wav" in fields:
             return self.named_job(fields, grant, streams=False)
         body = parse_fields(SpeakerSpeechRequest, fields)
         self._file_name = body.output_path
         self.api.folder.check_writable(body.output_path, grant.key_id)
-        return speaker_job(self.host, body, grant, None)
+        return speaker_job(self.server, body, grant, None)
 
     async def complete(self, job: SpeechJob, audio: bytes, grant: Grant) -> Response:
         if self._file_name is not None:
@@ -142,13 +143,13 @@ class _SpeechStream(_XttsResponse):
     async def read_job(self, grant: Grant) -> SpeechJob:
         fields = await read_fields(self.request)
         if "speaker_embedding" in fields:
-            return coqui_job(self.host, parse_fields(CoquiSpeechRequest, fields), grant, streams=True)
+            return coqui_job(self.server, parse_fields(CoquiSpeechRequest, fields), grant, streams=True)
         if "speaker_wav" in fields:
             return self.named_job(fields, grant, streams=True)
         # RFC 2586 wants the high byte first; the clients of this server read the low byte first.
         accepts_pcm = "audio/pcm" in self.request.headers.get("accept", "")
         body = parse_fields(SpeakerSpeechRequest, fields)
-        return speaker_job(self.host, body, grant, "audio/pcm" if accepts_pcm else L16)
+        return speaker_job(self.server, body, grant, "audio/pcm" if accepts_pcm else L16)
 
 
 class _SpeechOfQuery(_XttsResponse):

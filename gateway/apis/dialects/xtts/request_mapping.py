@@ -10,7 +10,8 @@ from ....access.access_control import Grant
 from ...kits.sampling_fields import repetition_window
 from ...kits.service_names import ServiceNames
 from ...shell.speech import SynthesisOptions
-from ...shell.speech_job import JobServer, SpeechJob
+from ...shell.speech_job import SpeechJob
+from ...shell.speech_server import SpeechServer
 from .latents import decode_voice
 from .models import CoquiSpeechRequest, NamedSpeechRequest, SpeakerSpeechRequest, XttsSettings
 
@@ -23,25 +24,25 @@ STREAM: Final = AudioFormat("wav")
 FILE: Final = AudioFormat("wav", layout=AudioLayout.FILE)
 
 
-def resolve_speaker(host: JobServer, name: str, grant: Grant) -> str:
+def resolve_speaker(server: SpeechServer, name: str, grant: Grant) -> str:
     """Return the engine's voice id for the name of a recording; raises UnknownVoice.
 
     "anna", "anna.wav" and "speakers/anna.wav" are the voice "anna": no path is opened. "default" is the
     default voice, unless a voice has that name.
     """
     stem = re.split(r"[/\\]", name)[-1].removesuffix(".wav")
-    return _NAMES.resolve_voice(host.voices, stem, grant, None)
+    return _NAMES.resolve_voice(server.voices, stem, grant, None)
 
 
-def coqui_job(host: JobServer, body: CoquiSpeechRequest, grant: Grant, *, streams: bool) -> SpeechJob:
+def coqui_job(server: SpeechServer, body: CoquiSpeechRequest, grant: Grant, *, streams: bool) -> SpeechJob:
     """Return the job of a request with the numbers of a voice; raises BadRequest."""
-    voice = host.voices.resolve_as_written(decode_voice(body.speaker_embedding), grant)
+    voice = server.voices.resolve_as_written(decode_voice(body.speaker_embedding), grant)
     delivery = Delivery(language=body.language, first_hop=_first_hop(body.stream_chunk_size))
     audio = STREAM if streams else FILE
     if streams and not body.add_wav_header:
         audio = AudioFormat("pcm")
     return SpeechJob(
-        host.check_text(body.text),
+        server.check_text(body.text),
         SynthesisOptions(voice, audio, delivery=delivery),
         content_type="audio/wav",
         is_whole=not streams,
@@ -49,35 +50,35 @@ def coqui_job(host: JobServer, body: CoquiSpeechRequest, grant: Grant, *, stream
 
 
 def named_job(
-    host: JobServer, body: NamedSpeechRequest, settings: XttsSettings, grant: Grant, *, streams: bool
+    server: SpeechServer, body: NamedSpeechRequest, settings: XttsSettings, grant: Grant, *, streams: bool
 ) -> SpeechJob:
     """Return the job of a request with the name of a voice; raises BadRequest."""
-    text = _DROPPED.sub(" ", host.check_text(body.text))
+    text = _DROPPED.sub(" ", server.check_text(body.text))
     options = SynthesisOptions(
-        resolve_speaker(host, body.speaker_wav, grant),
+        resolve_speaker(server, body.speaker_wav, grant),
         STREAM if streams else FILE,
         speed=max(settings.speed, 0.25),
         delivery=_delivery_of(settings, body.language),
     )
     content_type = "audio/x-wav" if streams else "audio/wav"
-    return SpeechJob(host.check_text(text), options, content_type=content_type, is_whole=not streams)
+    return SpeechJob(server.check_text(text), options, content_type=content_type, is_whole=not streams)
 
 
 def speaker_job(
-    host: JobServer, body: SpeakerSpeechRequest, grant: Grant, content_type: str | None
+    server: SpeechServer, body: SpeakerSpeechRequest, grant: Grant, content_type: str | None
 ) -> SpeechJob:
     """Return the job of a request with the name of a speaker; raises BadRequest.
 
     content_type: of a stream of s16le samples; None for a WAV file.
     """
     options = SynthesisOptions(
-        resolve_speaker(host, body.speaker, grant),
+        resolve_speaker(server, body.speaker, grant),
         FILE if content_type is None else AudioFormat("pcm"),
         speed=body.speed or 1.0,
         delivery=Delivery(language=body.language, **body.sampling),
     )
     return SpeechJob(
-        host.check_text(body.text), options, content_type=content_type, is_whole=content_type is None
+        server.check_text(body.text), options, content_type=content_type, is_whole=content_type is None
     )
 
 

@@ -18,7 +18,7 @@ from ...kits.error_table import InvalidField
 from ...kits.http_api import Endpoint, SpeechHttpApi
 from ...kits.operations import BODY_TOO_LONG, ENROLLMENT_NOTE, RATE_LIMITED, form_body
 from ...kits.request_fields import UploadedRecording, parse_fields, read_fields
-from ...shell.speech_job import JobServer
+from ...shell.speech_server import SpeechServer
 from .http_api import XTTS_ERRORS
 from .latents import encode_voice
 from .models import (
@@ -55,8 +55,8 @@ class XttsVoicesApi(SpeechHttpApi):
     name = "xtts"
     errors = XTTS_ERRORS
 
-    def __init__(self, host: JobServer, settings: XttsSettingsStore) -> None:
-        super().__init__(host)
+    def __init__(self, server: SpeechServer, settings: XttsSettingsStore) -> None:
+        super().__init__(server)
         self._settings = settings
 
     def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
@@ -108,7 +108,7 @@ class XttsVoicesApi(SpeechHttpApi):
         return {"languages": LANGUAGES}
 
     def _models(self, request: Request, grant: Grant | None) -> list[str]:
-        return list(self.host.server.models)
+        return list(self.server.models)
 
     async def _get_settings(self, request: Request, grant: Grant) -> XttsSettings:
         return self._settings.of(grant)
@@ -131,7 +131,7 @@ class XttsVoicesApi(SpeechHttpApi):
         recording = fields.get("wav_file")
         if not isinstance(recording, UploadedRecording):
             raise InvalidField("wav_file", "is required, a sound file")
-        voices = self.host.voices
+        voices = self.server.voices
         # The same recording of the same key is one voice: clients of this API clone before every session.
         digest = hashlib.sha256(grant.key_id.encode() + b"\0" + recording.data).hexdigest()
         voice_id = f"xtts-{digest[:32]}"
@@ -148,7 +148,7 @@ class XttsVoicesApi(SpeechHttpApi):
 
     async def _create(self, voice_id: str, data: bytes, new: NewVoice, grant: Grant) -> None:
         """Create a voice, unless another session does so meanwhile; raises as ``VoiceRegistry.create``."""
-        voices = self.host.voices
+        voices = self.server.voices
         try:
             await voices.create(data, new, grant)
         except BadRequest:

@@ -1,8 +1,10 @@
 """Voices of OpenAI's requests: a named voice, or a temporary one made of the recording in ``ref_audio``."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Final
 
 from .....tts_engine.errors import UnknownVoice
 from .....tts_engine.reading.pronunciation.entries import lexicon_of
@@ -11,10 +13,13 @@ from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....access.url_guard import UrlGuard
 from ....voice_registry import NewVoice, VoiceRegistry
-from ...shell.model_names import OPENAI_MODEL_NAMES, ModelNames
+from ...shell.model_names import ModelNames
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import ReferenceRecording
 from .speech_settings import OpenAISpeechSettings
+
+# OpenAI dates its models: gpt-4o-mini-tts-2025-12-15. Other services take its names, too.
+OPENAI_MODEL_NAMES: Final = re.compile(r"tts-1(-hd)?|gpt-4o-mini-tts([.-].*)?", re.ASCII)
 
 
 class OpenAIVoiceResolver:

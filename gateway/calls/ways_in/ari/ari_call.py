@@ -9,8 +9,8 @@ from ....background_tasks import wait_at_most
 from ...agents.agent import Agent
 from ...call import Call
 from ...call_options import NO_OWNER, Caller, CallOwner
+from ...kits.external_media import SystemChannel
 from ...transfers import CallTransfers
-from ..external_media import SystemChannel
 from .client import KEY_S, AriClient, AriFailed, AriNotFound
 from .models import AriChannel
 

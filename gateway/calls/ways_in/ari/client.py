@@ -20,7 +20,7 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketExce
 
 from .....tts_engine.errors import VivavoceError
 from ....outgoing_tls import outgoing_tls
-from ..external_media import ExternalMedia, SystemChannel
+from ...kits.external_media import ExternalMedia, SystemChannel
 from .models import (
     ARI_BRIDGES,
     ARI_CHANNELS,

@@ -1,6 +1,6 @@
 """Controller of a Stasis application: answers its channels, and connects each to a call over external media.
 
-    caller's channel --+                        RTP, chan_websocket or AudioSocket (ways_in.external_media)
+    caller's channel --+                        RTP, chan_websocket or AudioSocket (kits.external_media)
                        +-- mixing bridge     +------- call
     external media ----+---------------------+
 
@@ -24,6 +24,7 @@ from ....access.access_control import Grant
 from ....background_tasks import cancel_and_wait
 from ...call import Call
 from ...kits.dial_plan_transfers import check_no_endpoint
+from ...kits.external_media import ExternalMedia, ExternalMediaFailed
 from ...registry import GRANT_ENDED, CallRegistry
 from ...transfers import (
     CALL_PREFIX,
@@ -31,7 +32,6 @@ from ...transfers import (
     CallNotTransferable,
     TransferFailed,
 )
-from ..external_media import ExternalMedia, ExternalMediaFailed
 from .ari_call import AriCall
 from .client import AriClient, AriFailed, AriNotFound, AriReplaced, AriUnreachable, choose_media
 from .consultation import CONSULTATION, Consultation

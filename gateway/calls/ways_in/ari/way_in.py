@@ -14,6 +14,7 @@ from ....access.access_control import Grant
 from ....web.errors import ErrorBody
 from ....web.openapi.operations import json_response
 from ...api.placed_calls import PlacedCalls
+from ...kits.external_media import ExternalMedia
 from ..way_in import CallHost, OpenWayIn, WayIn
 from .client import AriAccess, AriClient, AriFailed
 from .controller import AriController
@@ -47,7 +48,11 @@ async def _open(host: CallHost) -> OpenWayIn:
     if ari.url is not None:
         password = ari.password.get_secret_value() if ari.password else ""
         client = AriClient(AriAccess(ari.url_without_user, ari.user, ari.app, password))
-        media = [way.external_media for way in host.opened.values() if way.external_media is not None]
+        media = [
+            way.external_media
+            for way in host.opened.values()
+            if isinstance(way.external_media, ExternalMedia)
+        ]
         ways = [way for way in media if ari.medium in ("auto", way.setting)]
         controller = AriController(client, ways, host.services.registry, formats=ari.codec)
     return OpenWayIn(controller, place_call=partial(place_call, controller))

@@ -4,14 +4,14 @@ from contextlib import AsyncExitStack
 from uuid import uuid4
 
 from .....adapters.media_streams.asterisk import AsteriskStreamConnection
+from ...kits.external_media import ExternalMedia, SystemCall, SystemChannel, wait_connected
 from ...kits.message_socket import MessageSocket
 from ...kits.websocket_calls import WebSocketCalls
 from ...kits.websocket_leg import KnownCaller, WebSocketCallOptions
-from ..external_media import SystemCall, SystemChannel, wait_connected
 from .sockets import ASTERISK, AwaitedSockets, connect_to_asterisk
 
 
-class WebSocketExternalMedia:
+class WebSocketExternalMedia(ExternalMedia):
     """chan_websocket: the gateway connects to Asterisk, or Asterisk to the gateway.
 
     The media's channel enters the application when it is connected. The call begins once it is bridged: what

@@ -11,8 +11,8 @@ from websockets.typing import Subprotocol
 
 from .....adapters.media_streams.asterisk import SUBPROTOCOL
 from .....adapters.media_streams.connection import MAX_MESSAGE_BYTES
+from ...kits.external_media import ExternalMediaFailed
 from ...kits.message_socket import ClientMessageSocket, Message, MessageSocket
-from ..external_media import ExternalMediaFailed
 
 ASTERISK: Final = "asterisk"  # kind of the calls
 _CONNECT_TIMEOUT_S: Final = 5.0

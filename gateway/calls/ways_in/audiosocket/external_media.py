@@ -3,11 +3,11 @@
 from uuid import uuid4
 
 from ....listening_sockets import format_address
-from ..external_media import SystemCall, wait_connected
+from ...kits.external_media import ExternalMedia, SystemCall, wait_connected
 from .call_server import AudioSocketCallServer, rate_for
 
 
-class AudioSocketExternalMedia:
+class AudioSocketExternalMedia(ExternalMedia):
     """AudioSocket: Asterisk connects to the gateway.
 
     Args:

@@ -4,11 +4,11 @@ from .....adapters.rtp.codec import RtpCodec
 from .....adapters.rtp.connection import RtpOptions
 from .....adapters.rtp.source_lock import Address
 from ....listening_sockets import format_address
+from ...kits.external_media import ExternalMedia, SystemCall, SystemChannel
 from ...kits.rtp_calls import RtpCallServer
-from ..external_media import SystemCall, SystemChannel
 
 
-class RtpExternalMedia:
+class RtpExternalMedia(ExternalMedia):
     """RTP, both ways between two UDP ports."""
 
     name = "RTP"

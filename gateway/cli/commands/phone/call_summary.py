@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from .....adapters.audio.pcm import wav_file
-from ...received_audio import ReceivedCall, ReceivedPacket, audible_span
+from ...phones.received_audio import ReceivedCall, ReceivedPacket, audible_span
 
 JITTER_BUFFER_S = 0.060  # a later packet leaves a gap in what the phone plays
 

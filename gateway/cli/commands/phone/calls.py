@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .....tts_engine.errors import BadRequest
+from ...phones.received_audio import ReceivedCall
 from ...phones.simulated_phones import PhoneFailed, check_digits
 from ...phones.wires import AUDIOSOCKET, MAKE_PHONES, MakePhones, Phones
-from ...received_audio import ReceivedCall
 from .call_summary import ReceivedCallSummary, summarize_call, write_packet_times, write_wav
 from .report import PhoneReport
 

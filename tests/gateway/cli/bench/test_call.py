@@ -39,7 +39,7 @@ from vivavoce.gateway.cli.bench.call_server import (
 from vivavoce.gateway.cli.bench.processes import resident_mb
 from vivavoce.gateway.cli.bench.report import BenchFailed
 from vivavoce.gateway.cli.bench.trace import PacketTrace, UtteranceTimes, mean_calls_speaking
-from vivavoce.gateway.cli.received_audio import ReceivedCall, ReceivedPacket
+from vivavoce.gateway.cli.phones.received_audio import ReceivedCall, ReceivedPacket
 
 CALL = UUID(int=5)
 

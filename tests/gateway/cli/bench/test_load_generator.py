@@ -10,8 +10,8 @@ import pytest
 
 from shared.calls.peers.wires import ALL_WIRES
 from vivavoce.gateway.cli.bench.load_generator import RedialPolicy, dial_calls
+from vivavoce.gateway.cli.phones.received_audio import ReceivedCall
 from vivavoce.gateway.cli.phones.simulated_phones import CallRefused, PhoneFailed
-from vivavoce.gateway.cli.received_audio import ReceivedCall
 
 AT_ONCE = RedialPolicy(answer_s=0.0, pause_s=0.0, interval_s=0.0)
 

@@ -17,7 +17,7 @@ from vivavoce.gateway.cli.bench.trace import (
     percentile,
     samples_after,
 )
-from vivavoce.gateway.cli.received_audio import ReceivedCall, ReceivedPacket
+from vivavoce.gateway.cli.phones.received_audio import ReceivedCall, ReceivedPacket
 
 CALL = UUID(int=1)
 

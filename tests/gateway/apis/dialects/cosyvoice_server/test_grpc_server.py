@@ -230,7 +230,7 @@ def test_reflection_describes_the_request(run_every_api: Any) -> None:
 def test_a_server_that_drains_refuses_calls_and_is_not_healthy(run_every_api: Any) -> None:
     async def test(served: Any) -> None:
         async with open_channel(served) as channel:
-            served.apis.job_server.server.start_draining()
+            served.apis.server.start_draining()
             with pytest.raises(grpc.aio.AioRpcError) as error:
                 await speak(channel, sft_request={"tts_text": TEXT, "spk_id": "tone-330"})
             assert error.value.code().name == "UNAVAILABLE"
@@ -269,7 +269,7 @@ def test_silent_connections_are_closed_by_a_deadline(
     monkeypatch.setattr(grpc_server, "_FIRST_FRAME_S", 1)
 
     async def test(served: Any) -> None:
-        server = CosyVoiceGrpcServer(served.apis.job_server)
+        server = CosyVoiceGrpcServer(served.apis.server)
         port = await server.start(("127.0.0.1", 0))
         try:
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
@@ -289,7 +289,7 @@ def test_the_number_of_connections_leaves_descriptors_to_calls(
     monkeypatch.setattr(grpc_server, "descriptor_limit", lambda: 24)
 
     async def test(served: Any) -> None:
-        server = CosyVoiceGrpcServer(served.apis.job_server)
+        server = CosyVoiceGrpcServer(served.apis.server)
         port = await server.start(("127.0.0.1", 0))
         try:
             first = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]

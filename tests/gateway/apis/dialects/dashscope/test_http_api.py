@@ -22,11 +22,9 @@ from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard, UrlPolicy
 from vivavoce.gateway.apis.dialects.dashscope.audio_store import MAX_BYTES, AudioStore
 from vivavoce.gateway.apis.dialects.dashscope.http_api import PATH, DashScopeHttpApi
-from vivavoce.gateway.apis.shell.speech_job import JobServer
-from vivavoce.gateway.apis.shell.speech_server import SpeechServer
+from vivavoce.gateway.apis.shell.speech_server import SpeechApiPolicy, SpeechServer
 from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
-from vivavoce.gateway.web.request_log import RequestLog
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import Overloaded, UnknownVoice
 from vivavoce.tts_engine.voices.store import StoredVoice, VoiceMetadata
@@ -113,8 +111,9 @@ def with_api(
         async with await Engine.open(backend=voice) as engine:
             real = VoiceRegistry(engine.voices)
             voices: Any = FakeVoiceRegistry(engine) if fake_registry else real
-            server = SpeechServer(engine, access_, RequestLog(engine.metrics))
-            api = DashScopeHttpApi(JobServer(server, voices, 4096), UrlGuard(UrlPolicy()), store)
+            guard = UrlGuard(UrlPolicy())
+            server = SpeechServer(engine, access_, voices, guard, SpeechApiPolicy())
+            api = DashScopeHttpApi(server, guard, store)
             app = make_app(
                 unready=lambda: None,
                 registry=engine.metrics.registry,

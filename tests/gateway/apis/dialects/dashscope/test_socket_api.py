@@ -18,12 +18,12 @@ from shared.event_loop import until
 from vivavoce.adapters.dashscope.connection import DEFAULT_TIMEOUTS, DashScopeTimeouts
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
+from vivavoce.gateway.access.url_guard import UrlGuard
 from vivavoce.gateway.apis.dialects.dashscope.socket_api import PATH, DashScopeSocketApi
-from vivavoce.gateway.apis.shell.speech_server import SpeechServer
+from vivavoce.gateway.apis.shell.speech_server import SpeechApiPolicy, SpeechServer
 from vivavoce.gateway.listening_sockets import bind_socket
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.http_server import HttpServer
-from vivavoce.gateway.web.request_log import RequestLog
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
 
@@ -131,8 +131,9 @@ async def running_server(
     config = EngineConfig(scheduler=SchedulerPolicy(max_streams=max_streams))
     async with await Engine.open(backend=backend, config=config) as engine:
         access = access or AccessControl.open_to_all()
-        server = SpeechServer(engine, access, RequestLog(engine.metrics))
-        sockets = DashScopeSocketApi(server, EngineVoices(engine), timeouts)
+        voices: Any = EngineVoices(engine)
+        server = SpeechServer(engine, access, voices, UrlGuard(), SpeechApiPolicy())
+        sockets = DashScopeSocketApi(server, voices, timeouts)
         app = make_app(
             unready=lambda: None,
             registry=engine.metrics.registry,

@@ -13,7 +13,7 @@ from shared.audio.tones import pitch_of
 from shared.engine.standin_backend import WORD_S
 from vivavoce.gateway.access.access_control import AccessControl
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
-from vivavoce.gateway.apis.dialect import SpeechApiPolicy
+from vivavoce.gateway.apis.shell.speech_server import SpeechApiPolicy
 from vivavoce.tts_engine.stream_request import DeliveryMode
 from vivavoce.tts_engine.voices.store import VoiceStore
 

@@ -155,7 +155,7 @@ def test_a_server_with_keys_refuses_since_clients_can_send_none(run_every_api: A
 
 def test_a_shutdown_hears_a_text_out_and_waits_for_no_idle_client(run_every_api: Any) -> None:
     async def test(served: Any) -> None:
-        server = WyomingServer(served.apis.job_server)
+        server = WyomingServer(served.apis.server)
         port = await server.start(("127.0.0.1", 0))
         async with AsyncTcpClient("127.0.0.1", port) as idle, AsyncTcpClient("127.0.0.1", port) as client:
             await idle.write_event(Describe().event())

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from ....tts_engine.errors import VivavoceError
 from ..agents.agent import Agent
@@ -65,6 +65,7 @@ class SystemCall(Protocol):
         """Note the call, which is up."""
 
 
+@runtime_checkable
 class ExternalMedia(Protocol):
     """A way in over which the audio of a caller is exchanged."""
 
