@@ -13,12 +13,12 @@ Source: ITU-T T.30, 4.3.3 (CNG 1100 Hz for 0.5 s, CED 2100 Hz for at least 2.6 s
 """
 
 import audioop
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .answerer import AnswerDetected, Answerer
 
 _RATE: Final = 8_000  # Hz
 _BLOCK: Final = 160  # samples, 20 ms
@@ -42,29 +42,6 @@ _MACHINE_S: Final = 3.3
 _BEEP_S: Final = 0.16
 _GREETED_SILENT_S: Final = 2.5
 _MAX_S: Final = 60.0  # of a greeting
-
-
-class Answerer(Enum):
-    """What is known of the one who answered."""
-
-    PERSON = "person"
-    MACHINE = "machine"
-    GREETED = "greeting_ended"  # of a machine: what is said now is recorded
-    FAX = "fax"
-    SILENCE = "silence"
-
-    @property
-    def is_final(self) -> bool:
-        """Whether nothing follows."""
-        return self is not Answerer.MACHINE
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerDetected:
-    """A result, ``at_s`` seconds into the audio."""
-
-    answerer: Answerer
-    at_s: float
 
 
 class AnswerDetector:

@@ -98,7 +98,7 @@ KINDS: Final = (
 KITS: Final = {
     "audio format": ("adapters/audio/format_kit/*",),
     "dialect": ("adapters/transcript_queue.py", "gateway/apis/kits/*"),
-    "way in": ("gateway/calls/kits/*"),
+    "way in": ("adapters/answer_detector.py", "gateway/calls/kits/*"),
     "command": ("gateway/cli/phones/*",),
     "language": (
         "tts_engine/reading/kit/address_patterns.py",

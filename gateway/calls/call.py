@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ...adapters.answer_detector import Answerer
+from ...adapters.answerer import Answerer
 from ...adapters.audio.dtmf import encode_dtmf
 from ...adapters.media.call_media import CallMedia, MediaReport
 from ...tts_engine.chunk import SAMPLE_RATE

@@ -7,7 +7,7 @@ synchronously; one that forwards events to a slow socket queues them itself (``a
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...adapters.answer_detector import AnswerDetected
+from ...adapters.answerer import AnswerDetected
 from ...adapters.playback.playout import PlayoutStats
 from ...tts_engine.chunk import Mark, Word
 from .outgoing.states import OutgoingState

@@ -5,7 +5,8 @@ import audioop
 import numpy as np
 import pytest
 
-from vivavoce.adapters.answer_detector import AnswerDetector, Answerer
+from vivavoce.adapters.answer_detector import AnswerDetector
+from vivavoce.adapters.answerer import Answerer
 from vivavoce.adapters.audio.formats.g711 import ulaw_decode, ulaw_encode
 
 RATE = 8_000

@@ -22,7 +22,8 @@ import numpy as np
 
 from benches.caller_speech.callers import RATE, Samples, noise, onset, speak, to_samples, ulaw_line
 from shared.voices.installed_voices import write_joe_folder, write_kokoro_folder
-from vivavoce.adapters.answer_detector import AnswerDetector, Answerer
+from vivavoce.adapters.answer_detector import AnswerDetector
+from vivavoce.adapters.answerer import Answerer
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
 
 _CALL_S: Final = 24

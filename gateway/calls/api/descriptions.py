@@ -2,7 +2,7 @@
 
 from typing import Any, assert_never
 
-from ....adapters.answer_detector import AnswerDetected
+from ....adapters.answerer import AnswerDetected
 from ....tts_engine.errors import Overloaded, VivavoceError
 from ...access.errors import RateLimited
 from ...voice_registry import KeyVoices

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from ....adapters.answer_detector import Answerer
+from ....adapters.answerer import Answerer
 from ....tts_engine.errors import BadRequest
 from ...web.client_json import require_few_values
 from ..call_options import CallerSpeechAction

@@ -1,1 +1,1 @@
-"""Calls that the gateway makes: their states, the keys that it presses, and what answers."""
+"""Calls that the gateway makes, and their states."""

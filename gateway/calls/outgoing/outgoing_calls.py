@@ -7,16 +7,11 @@ how a call ended. Once it is answered, the call itself is in the registry, under
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from ....adapters.answer_detector import AnswerDetector, Answerer
+from ....adapters.answerer import Answerer
 from ..call_options import NO_OWNER, Caller, CallOwner
-from ..events import CallerAudio, CallEvent
 from ..recently_ended import RecentlyEnded
-from .states import OutgoingState, failed_state, may_follow
-
-if TYPE_CHECKING:
-    from ..call import Call
+from .states import OutgoingState, may_follow
 
 StateListener = Callable[["OutgoingCall"], None]
 
@@ -33,7 +28,6 @@ class OutgoingCall:
     state: OutgoingState = OutgoingState.PLACED
     sip: int | None = None  # SIP status of the last state, if one is known
     placed_at: float = field(default_factory=time.time)  # Unix s
-    detects_answer: bool = False
     answered_by: Answerer | None = None  # None: not known
     listeners: set[StateListener] = field(default_factory=set)
 
@@ -49,46 +43,6 @@ class OutgoingCall:
         self.state, self.sip = state, sip
         for listener in tuple(self.listeners):
             listener(self)
-
-    def take_answer(self, call: "Call") -> None:
-        """Take the call, which is up, and detect what answered if that is wanted."""
-        self.report(OutgoingState.ANSWERED, 200)
-        if self.detects_answer:
-            AnswerWatch(call, self._note_answerer)
-
-    def _note_answerer(self, answerer: Answerer) -> None:
-        self.answered_by = answerer
-
-    def report_gone(self, sip: int | None = None) -> None:
-        """Take the end of the call: after an answer, or with a SIP status that says why there was none."""
-        if self.state is OutgoingState.ANSWERED:
-            self.report(OutgoingState.ENDED)
-        else:
-            self.report(failed_state(sip), sip)
-
-
-class AnswerWatch:
-    """Listens to one call, and emits an ``AnswerDetected`` for each result.
-
-    Nothing is known of a call that sends no audio at all. on_detected: called with each result before it is
-    emitted.
-    """
-
-    def __init__(self, call: "Call", on_detected: Callable[[Answerer], None]) -> None:
-        self._call = call
-        self._on_detected = on_detected
-        self._detector = AnswerDetector()
-        call.events.add_listener(self._take, wants_audio=True)
-
-    def _take(self, event: CallEvent) -> None:
-        if not isinstance(event, CallerAudio) or self._detector.is_over:
-            return
-        for result in self._detector.push(event.pcm, event.sample_rate):
-            self._call.answered_by = result.answerer
-            self._on_detected(result.answerer)
-            self._call.events.emit(result)
-        if self._detector.is_over:
-            self._call.events.remove_listener(self._take)
 
 
 class OutgoingCalls:

@@ -1,14 +1,10 @@
 """States of a call that the gateway makes, from the placing to its end.
 
-    placed --> ringing --> early media --> answered --> ended
-       '----------'-------------'-> busy, declined, no answer, unreachable, cancelled
-
-A way in reports what it learns as a SIP status, or as the one that says the same.
+placed --> ringing --> early media --> answered --> ended
+   '----------'-------------'-> busy, declined, no answer, unreachable, cancelled
 """
 
-from collections.abc import Mapping
 from enum import Enum
-from types import MappingProxyType
 from typing import Final
 
 
@@ -39,25 +35,6 @@ _ORDER: Final = (
     OutgoingState.ANSWERED,
 )
 _ONGOING: Final = frozenset(_ORDER)
-_STATES_OF_SIP: Final[Mapping[int, OutgoingState]] = MappingProxyType(
-    {
-        408: OutgoingState.NO_ANSWER,
-        480: OutgoingState.NO_ANSWER,
-        486: OutgoingState.BUSY,
-        487: OutgoingState.CANCELLED,
-        600: OutgoingState.BUSY,
-        603: OutgoingState.DECLINED,
-        607: OutgoingState.DECLINED,
-        608: OutgoingState.DECLINED,
-    }
-)
-
-
-def failed_state(sip: int | None) -> OutgoingState:
-    """Return the state of a call that ended before it was answered, with a SIP status if there was one."""
-    if sip is None:
-        return OutgoingState.NO_ANSWER
-    return _STATES_OF_SIP.get(sip, OutgoingState.UNREACHABLE)
 
 
 def may_follow(state: OutgoingState, later: OutgoingState) -> bool:

@@ -8,7 +8,8 @@ from uuid import uuid4
 
 from ....access.access_control import Grant
 from ...call_options import Caller, CallOwner
-from ...outgoing.outgoing_calls import OutgoingCall, OutgoingCalls
+from ...kits.placed_call import PlacedCall
+from ...outgoing.outgoing_calls import OutgoingCalls
 from ...outgoing.states import OutgoingState
 from .client import AriClient, AriFailed
 from .models import ChannelLeft, Dial
@@ -27,7 +28,7 @@ _STATES: Final[Mapping[str, tuple[OutgoingState, int]]] = {
 class OriginatedCall:
     """A call that a key has asked for, from its ringing to its end."""
 
-    record: OutgoingCall
+    record: PlacedCall
     origination: Origination  # the last one, if telephones have forwarded the call
     release: Callable[[], None]  # what counts it
     is_ringing: bool = False  # whether Asterisk has taken the request
@@ -84,7 +85,7 @@ class OriginatedCalls:
         )
         caller = _shown_caller(caller_id, endpoint, variables)
         owner, cancel = CallOwner(grant.key_id), partial(self._cancel, call_id)
-        record = OutgoingCall(call_id, "ari", caller, cancel, owner, detects_answer=detects_answer)
+        record = PlacedCall(call_id, "ari", caller, cancel, owner, detects_answer=detects_answer)
         self._outgoing.add(record)
         call = self._calls[call_id] = OriginatedCall(record, wanted, release)
         try:

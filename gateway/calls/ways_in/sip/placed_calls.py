@@ -11,7 +11,7 @@ from .....tts_engine.errors import BadRequest
 from ....access.access_control import Grant
 from ....web.errors import ErrorBody
 from ...call_options import Caller, CallOwner
-from ...outgoing.outgoing_calls import OutgoingCall
+from ...kits.placed_call import PlacedCall
 from ...outgoing.states import OutgoingState
 from .outgoing.dialer import TargetUnreachable
 from .transfers import SipTransfers
@@ -84,7 +84,7 @@ async def place_call(server: "SipCallServer | None", wanted: SipCallRequest, gra
     )
     transfers.sip_call = call
     cancel = partial(call.hang_up, "cancelled")
-    placed = OutgoingCall(call_id, "sip", shown, cancel, owner, detects_answer=wanted.detect_answer)
+    placed = PlacedCall(call_id, "sip", shown, cancel, owner, detects_answer=wanted.detect_answer)
     server.registry.outgoing.add(placed)
 
     def note_progress(status: int, description: bytes) -> None:

@@ -3,14 +3,15 @@
 import pytest
 
 from vivavoce.gateway.calls.call_options import Caller
-from vivavoce.gateway.calls.outgoing.outgoing_calls import OutgoingCall, OutgoingCalls
+from vivavoce.gateway.calls.kits.placed_call import PlacedCall
+from vivavoce.gateway.calls.outgoing.outgoing_calls import OutgoingCalls
 from vivavoce.gateway.calls.outgoing.states import OutgoingState as State
 from vivavoce.gateway.calls.recently_ended import KEPT_S, MAX_KEPT
 from vivavoce.gateway.calls.ways_in.ari.release_causes import sip_of_cause
 
 
-def outgoing(call_id: str = "1") -> OutgoingCall:
-    return OutgoingCall(call_id, "ari", Caller("100", called="PJSIP/bob"), cancel=lambda: None)
+def outgoing(call_id: str = "1") -> PlacedCall:
+    return PlacedCall(call_id, "ari", Caller("100", called="PJSIP/bob"), cancel=lambda: None)
 
 
 def test_each_state_is_told_once_and_in_order() -> None:
