@@ -50,11 +50,10 @@ from .operation.process_metrics import process_metrics
 from .operation.service_notification import ServiceNotifier
 from .operation.stop_signals import StopSignals
 from .operation.traces import export_traces
-from .page import routes as page
 from .process_tuning import limit_memory_arenas, trim_memory_while, tune_process
 from .voice_registry import VoicePolicy, VoiceRegistry
 from .warm_phrases import Phrase, read_phrases, render_phrases
-from .web.app import Mount, make_app, warm_up_app
+from .web.app import make_app, warm_up_app
 from .web.connection_limits import ConnectionLimits
 from .web.http_server import HttpServer
 
@@ -124,11 +123,7 @@ class Gateway:
                 impaired=functools.partial(impaired_bundles, engine),
                 registry=engine.metrics.registry,
                 access=access,
-                mounts=[
-                    *apis.mounts(),
-                    *calls.mounts(),
-                    Mount(page.routes(access, voices, settings.apis.max_input_characters), None),
-                ],
+                mounts=[*apis.mounts(), *calls.mounts()],
             )
             await warm_up_app(app)
             greetings = (*greetings_of(agents), *(way.greeting for way in calls.ways)) if greets else ()

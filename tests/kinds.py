@@ -33,7 +33,7 @@ ROOT: Final = Path(__file__).parents[1]
 # Files outside their folder.
 _MORE_FILES: Final = {
     "asterisk_websocket": ("adapters/media_streams/asterisk.py",),
-    "browser": ("adapters/ice_server.py", "adapters/webrtc/*"),
+    "browser": ("adapters/ice_server.py", "adapters/webrtc/*", "gateway/page/*"),
     "cosyvoice": ("gateway/cli/finetune/*",),
 }
 # What all carriers speak; their folder has those of each too.

@@ -1,6 +1,7 @@
-"""Calls from browsers as a way in."""
+"""Browsers as a way in: their calls, and the page with both its tabs."""
 
 from ....access.keys import Scope
+from ....page import routes as page
 from ....web.app import BROWSER_TAG, Mount
 from ..way_in import CallHost, OpenWayIn, WayIn
 from .calls import BrowserCalls
@@ -18,9 +19,11 @@ async def _open(host: CallHost) -> OpenWayIn:
         make_speech_detector=host.make_speech_detector,
         agent=host.agents.browser,
     )
+    speaking = page.routes(host.access, host.voices, host.settings.apis.max_input_characters)
     mounts = (
         Mount(routes(calls), Scope.PAGE, tag=BROWSER_TAG),
         Mount(page_routes(host.access), None, tag=BROWSER_TAG),
+        Mount(speaking, None),
     )
     return OpenWayIn(calls, mounts)
 
