@@ -1,17 +1,14 @@
-"""The server process: opens all parts in order, serves until a signal, and closes them in reverse order.
+"""The server: opens all parts in order, and closes them in reverse order.
 
-engine -> clock -> ways in -> HTTP        ready: one line on standard output
-SIGTERM, SIGINT: no new calls; open calls finish their sentence, for a bounded time; then everything closes
-a second signal: everything closes at once; SIGHUP: see ``stop_signals``
+engine -> clock -> ways in -> HTTP
 """
 
 import asyncio
-import contextlib
 import functools
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +16,6 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from ..tts_engine.engine_set import EngineSet
-from ..tts_engine.process_limits import raise_descriptor_limit
 from ..tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl
@@ -31,7 +27,7 @@ from .access.url_guard import UrlGuard
 from .apis.shell.speech_server import SpeechApiPolicy, SpeechServer
 from .apis.speech_apis import SpeechApis
 from .background_tasks import start_background_task
-from .call_servers import DEFAULT_PHONE_AGENT, CallServers, listeners, make_agents
+from .call_servers import CallServers, listeners, make_agents
 from .calls.agents.agent import Agent, greetings_of
 from .configuration.settings import DEFAULT_NAME, Settings
 from .configuration.settings_loader import SettingsError, is_loopback
@@ -47,10 +43,8 @@ from .engine_opening import (
 from .enrolment import SPEAKERS_FOLDER
 from .listening_sockets import bind_socket, bound_address, format_address
 from .operation.process_metrics import process_metrics
-from .operation.service_notification import ServiceNotifier
-from .operation.stop_signals import StopSignals
 from .operation.traces import export_traces
-from .process_tuning import limit_memory_arenas, trim_memory_while, tune_process
+from .process_tuning import trim_memory_while
 from .voice_registry import VoicePolicy, VoiceRegistry
 from .warm_phrases import Phrase, read_phrases, render_phrases
 from .web.app import make_app, warm_up_app
@@ -236,60 +230,6 @@ async def _open_apis(
     return apis
 
 
-async def serve(
-    settings: Settings,
-    *,
-    announce: Callable[[str], None],
-    read_settings: Callable[[], Settings] | None = None,
-) -> None:
-    """Serve until SIGTERM or SIGINT; call ``announce`` with the line of addresses when the server is ready.
-
-    read_settings: reads the bundles again at SIGHUP, and may raise SettingsError.
-
-    Raises:
-        VivavoceError: the server could not start; the message is a sentence for the operator.
-    """
-    limit_memory_arenas()
-    raise_descriptor_limit()
-    notifier = ServiceNotifier()
-    async with StopSignals() as stop_signals:
-        opening_task = asyncio.create_task(Gateway.open(settings))
-        if await stop_signals.interrupts(opening_task):
-            return
-        async with contextlib.aclosing(opening_task.result()) as gateway:
-            tune_process()
-            reloading = _replace_bundles_at(stop_signals.hung_up, gateway.bundles, read_settings)
-            start_background_task(reloading, "bundles", gateway.resources)
-            start_background_task(notifier.report_alive(), "watchdog", gateway.resources)
-            announce(_ready_line(gateway))
-            notifier.ready()
-            if not await stop_signals.interrupts(gateway.wait_for_failure()):
-                return
-            notifier.stopping()
-            logger.info("Shutting down: %d calls may finish their sentence", len(gateway.calls.registry))
-            await stop_signals.interrupts(asyncio.create_task(gateway.finish()))
-
-
-async def _replace_bundles_at(
-    hung_up: asyncio.Event, bundles: ServedBundles | None, read_settings: Callable[[], Settings] | None
-) -> None:
-    while True:
-        await hung_up.wait()
-        hung_up.clear()
-        if bundles is None or read_settings is None:
-            logger.warning(
-                "SIGHUP is ignored: keys and voices are read when they change, other settings at the next "
-                "start, and bundles at SIGHUP if the server was started with a table [bundles]"
-            )
-            continue
-        try:
-            settings = await asyncio.to_thread(read_settings)
-        except SettingsError as error:
-            logger.error("the bundles stay as they are: %s", error)
-            continue
-        await bundles.replace(settings)
-
-
 def _make_access_control(table: AccessTable, http: HttpTable) -> AccessControl:
     """Return the access control of HTTP; raise SettingsError if the keys file holds no valid key."""
     is_open_knowingly = table.keys_file is not None or table.without_key == "everything"
@@ -314,20 +254,6 @@ def _make_access_control(table: AccessTable, http: HttpTable) -> AccessControl:
     access = AccessControl(keys, origins, has_public_lists=table.without_key != "nothing")
     access.prepare_keys()
     return access
-
-
-def _ready_line(gateway: Gateway) -> str:
-    addresses, settings = gateway.addresses, gateway.settings
-    agent = settings.agents.get(DEFAULT_NAME, DEFAULT_PHONE_AGENT)
-    voice = gateway.engine.voices.get(settings.bundle.voice).id
-    listening = "".join(
-        f"{listener.title} on {format_address(addresses.ways_in[name])}, "
-        for name, listener in listeners(settings).items()
-    )
-    return (
-        f"vivavoce is ready: {listening}"
-        f"HTTP on http://{format_address(addresses.http)}, agent {agent}, voice {voice}"
-    )
 
 
 async def _raise_first_failure(tasks: "tuple[asyncio.Task[None], ...]") -> None:

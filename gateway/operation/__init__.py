@@ -1,1 +1,1 @@
-"""The process as its operator sees it: log, metrics, traces, start and stop."""
+"""The process as its operator sees it: log, metrics and traces."""

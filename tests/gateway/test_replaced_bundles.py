@@ -17,11 +17,12 @@ import pytest
 from shared.engine.engine_streams import pcm, speak
 from shared.gateways.bundled_gateway import settings_with
 from shared.voices.tiny_piper import write_tiny_piper
+from vivavoce.gateway.cli.commands.serve.process import serve
 from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.gateway.configuration.settings_loader import SettingsError
 from vivavoce.gateway.engine_opening import ServedBundles, open_engine
 from vivavoce.gateway.engine_settings import BundleTable, FurtherBundleTable
-from vivavoce.gateway.serve import Gateway, serve
+from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.engine_set import EngineSet

@@ -29,9 +29,10 @@ from shared.gateways.way_in_servers import audiosocket_calls, browser_calls
 from vivavoce.gateway.calls.agents.kinds.keys import KeysAgent
 from vivavoce.gateway.calls.agents.kinds.script import SilentAgent
 from vivavoce.gateway.calls.call import Call
+from vivavoce.gateway.cli.commands.serve.process import serve
 from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.gateway.listening_sockets import AddressUnavailable
-from vivavoce.gateway.serve import Gateway, serve
+from vivavoce.gateway.serve import Gateway
 from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.engine_set import EngineSet, NamedEngine

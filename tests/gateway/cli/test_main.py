@@ -466,7 +466,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     async def note(settings: Settings, **_: object) -> None:
         read.append(settings)
 
-    monkeypatch.setattr("vivavoce.gateway.serve.serve", note)
+    monkeypatch.setattr("vivavoce.gateway.cli.commands.serve.process.serve", note)
     return read
 
 

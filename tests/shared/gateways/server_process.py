@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 _SERVER = """
 import asyncio, sys
 from shared.browser.chromium import loopback_only
-from vivavoce.gateway.serve import serve
+from vivavoce.gateway.cli.commands.serve.process import serve
 from vivavoce.gateway.configuration.settings_loader import load_settings
 
 settings = load_settings(flags={"http_port": int(sys.argv[1]), "audiosocket_port": 0})

@@ -104,7 +104,7 @@ def serve(config_file: Path | None, ari_password_file: Path | None, sip: bool, *
         flags["sip_port"] = _SIP_PORT
     loaded = load_settings(config_file, flags)
     _configure_logging(loaded.server.log_level, loaded.server.log_format)
-    from ....serve import serve as serve_calls
+    from .process import serve as serve_calls
 
     read_settings = functools.partial(load_settings, config_file, flags)
     asyncio.run(serve_calls(loaded, announce=click.echo, read_settings=read_settings))

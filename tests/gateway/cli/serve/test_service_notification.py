@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vivavoce.gateway.operation.service_notification import ServiceNotifier
+from vivavoce.gateway.cli.commands.serve.service_notification import ServiceNotifier
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-from ..background_tasks import cancel_and_wait
+from ....background_tasks import cancel_and_wait
 
 T = TypeVar("T")
 
