@@ -4,6 +4,7 @@ import errno
 import logging
 import socket
 from collections.abc import Container
+from ipaddress import ip_address
 
 from ..adapters.unidentified_connections import DEFAULT_MAX_UNIDENTIFIED, UnidentifiedConnections
 from ..tts_engine.errors import VivavoceError
@@ -34,6 +35,12 @@ def bind_socket(host: str, port: int, *, flag: str = "") -> socket.socket:
         sock.close()
         raise address_unavailable((host, port), error, flag=flag) from None
     return sock
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address; raise OSError if it cannot be resolved."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
 
 
 def limit_unidentified(

@@ -30,7 +30,7 @@ from .background_tasks import start_background_task
 from .call_servers import CallServers, listeners, make_agents
 from .calls.agents.agent import Agent, greetings_of
 from .configuration.settings import DEFAULT_NAME, Settings
-from .configuration.settings_loader import SettingsError, is_loopback
+from .configuration.settings_table import SettingsError
 from .engine_opening import (
     GatewaySharing,
     ServedBundles,
@@ -41,7 +41,7 @@ from .engine_opening import (
     open_shared_store,
 )
 from .enrolment import SPEAKERS_FOLDER
-from .listening_sockets import bind_socket, bound_address, format_address
+from .listening_sockets import bind_socket, bound_address, format_address, is_loopback
 from .operation.process_metrics import process_metrics
 from .operation.traces import export_traces
 from .process_tuning import trim_memory_while

@@ -99,7 +99,7 @@ KITS: Final = {
     "audio format": ("adapters/audio/format_kit/*",),
     "dialect": ("adapters/transcript_queue.py", "gateway/apis/kits/*"),
     "way in": ("adapters/answer_detector.py", "gateway/calls/kits/*"),
-    "command": ("gateway/cli/phones/*",),
+    "command": ("gateway/cli/configuration/*", "gateway/cli/phones/*"),
     "language": (
         "tts_engine/reading/kit/address_patterns.py",
         "tts_engine/reading/kit/han/*",

@@ -23,10 +23,10 @@ from vivavoce.gateway.calls.agents.kinds.script import split_script
 from vivavoce.gateway.cli import main
 from vivavoce.gateway.cli.bench.processes import run_server_process
 from vivavoce.gateway.cli.commands.serve.settings_reference import reference
-from vivavoce.gateway.configuration.former_settings import former_settings
-from vivavoce.gateway.configuration.setting_keys import SETTING_KEYS
+from vivavoce.gateway.cli.configuration.former_settings import former_settings
+from vivavoce.gateway.cli.configuration.setting_keys import SETTING_KEYS
+from vivavoce.gateway.cli.configuration.settings_loader import load_settings
 from vivavoce.gateway.configuration.settings import Settings
-from vivavoce.gateway.configuration.settings_loader import load_settings
 from vivavoce.tts_engine.packaging.installation import install_command
 
 ROOT = Path(__file__).parents[1]

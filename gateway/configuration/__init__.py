@@ -1,1 +1,1 @@
-"""The configuration of the server: the tables, their reading and their reference."""
+"""The configuration of the server: its tables."""

@@ -1,6 +1,6 @@
 """The configuration of the server: its tables, each declared beside what it configures.
 
-``settings_loader`` reads it. Code gets the table that it needs.
+``cli.configuration`` reads it. Code gets the table that it needs.
 """
 
 from pathlib import Path

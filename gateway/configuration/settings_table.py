@@ -10,6 +10,12 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from ...tts_engine.errors import VivavoceError
+
+
+class SettingsError(VivavoceError):
+    """A key or value of the configuration is not allowed; the message is a sentence for the operator."""
+
 
 class SettingsTable(BaseModel):
     """A table of the configuration. Frozen."""

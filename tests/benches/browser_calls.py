@@ -39,8 +39,8 @@ from vivavoce.gateway.calls.ways_in.browser.routes import page_routes, routes
 from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
 from vivavoce.gateway.calls.ways_in.way_in import CallServices
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.gateway.cli.configuration.settings_loader import load_settings
 from vivavoce.gateway.cli.phones.received_audio import audible_span
-from vivavoce.gateway.configuration.settings_loader import load_settings
 from vivavoce.gateway.page import routes as page
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.voice_registry import VoiceRegistry

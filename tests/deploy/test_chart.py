@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from vivavoce import __version__
-from vivavoce.gateway.configuration.setting_keys import SETTING_KEYS
+from vivavoce.gateway.cli.configuration.setting_keys import SETTING_KEYS
 from vivavoce.gateway.configuration.settings import Settings
 
 helm = pytest.importorskip("helm_python")

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from vivavoce.adapters.ice_server import IceServer
-from vivavoce.gateway.configuration.settings_loader import load_settings
+from vivavoce.gateway.cli.configuration.settings_loader import load_settings
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"

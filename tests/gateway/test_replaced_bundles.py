@@ -19,7 +19,7 @@ from shared.gateways.bundled_gateway import settings_with
 from shared.voices.tiny_piper import write_tiny_piper
 from vivavoce.gateway.cli.commands.serve.process import serve
 from vivavoce.gateway.configuration.settings import Settings
-from vivavoce.gateway.configuration.settings_loader import SettingsError
+from vivavoce.gateway.configuration.settings_table import SettingsError
 from vivavoce.gateway.engine_opening import ServedBundles, open_engine
 from vivavoce.gateway.engine_settings import BundleTable, FurtherBundleTable
 from vivavoce.gateway.serve import Gateway

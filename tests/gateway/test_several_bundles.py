@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from shared.gateways.bundled_gateway import client_of, settings_with
-from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings, read_settings
+from vivavoce.gateway.cli.configuration.settings_loader import load_settings, read_settings
+from vivavoce.gateway.configuration.settings_table import SettingsError
 from vivavoce.gateway.engine_opening import open_engine
 from vivavoce.gateway.engine_settings import FurtherBundleTable
 from vivavoce.tts_engine.errors import BadRequest, BundleError, LanguageNotSpoken, UnknownVoice

@@ -24,9 +24,9 @@ from ...calls.agents.agent import at_pace, llm_tokens
 from ...calls.call import Call
 from ...calls.call_options import CallSpeechOptions
 from ...calls.utterance_tracker import UtteranceOutcome
-from ...configuration.settings_loader import load_settings
 from ...process_tuning import tune_process
 from ...serve import Gateway
+from ..configuration.settings_loader import load_settings
 from .trace import UtteranceTimes
 
 TOKENS_PER_S = 50.0  # a fast hosted language model

@@ -7,8 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from shared.gateways.made_settings import make_settings
+from vivavoce.gateway.cli.configuration.settings_loader import load_settings
 from vivavoce.gateway.cluster.commands import cluster
-from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings
+from vivavoce.gateway.configuration.settings_table import SettingsError
 from vivavoce.gateway.engine_opening import open_engine
 from vivavoce.tts_engine.errors import BadRequest, MissingExtra
 

@@ -10,7 +10,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from shared.gateways.running_gateway import ask_gateway
-from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings
+from vivavoce.gateway.cli.configuration.settings_loader import load_settings
+from vivavoce.gateway.configuration.settings_table import SettingsError
 
 SPEECH = {"input": "One.", "response_format": "pcm"}
 

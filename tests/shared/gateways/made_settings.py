@@ -1,7 +1,7 @@
 """Settings for a gateway of a test."""
 
+from vivavoce.gateway.cli.configuration.settings_loader import read_settings
 from vivavoce.gateway.configuration.settings import Settings
-from vivavoce.gateway.configuration.settings_loader import read_settings
 
 
 def make_settings(**values: object) -> Settings:

@@ -9,7 +9,7 @@ _SERVER = """
 import asyncio, sys
 from shared.browser.chromium import loopback_only
 from vivavoce.gateway.cli.commands.serve.process import serve
-from vivavoce.gateway.configuration.settings_loader import load_settings
+from vivavoce.gateway.cli.configuration.settings_loader import load_settings
 
 settings = load_settings(flags={"http_port": int(sys.argv[1]), "audiosocket_port": 0})
 with loopback_only():

@@ -96,7 +96,7 @@ _FILE_PATH = click.Path(path_type=Path)
 )
 def serve(config_file: Path | None, ari_password_file: Path | None, sip: bool, **flags: object) -> None:
     """Answer phones, browsers and programs until SIGTERM or Control-C."""
-    from ....configuration.settings_loader import load_settings
+    from ...configuration.settings_loader import load_settings
 
     if ari_password_file is not None:
         flags["ari_password"] = _read_first_line(ari_password_file, "--ari-password-file")

@@ -14,7 +14,7 @@ from .....tts_engine.process_limits import raise_descriptor_limit
 from ....background_tasks import start_background_task
 from ....call_servers import DEFAULT_PHONE_AGENT, listeners
 from ....configuration.settings import DEFAULT_NAME, Settings
-from ....configuration.settings_loader import SettingsError
+from ....configuration.settings_table import SettingsError
 from ....engine_opening import ServedBundles
 from ....listening_sockets import format_address
 from ....process_tuning import limit_memory_arenas, tune_process

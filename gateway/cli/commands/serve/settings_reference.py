@@ -1,6 +1,6 @@
 """The reference of the settings, as ``vivavoce settings`` prints it."""
 
-from ....configuration.setting_keys import SETTING_KEYS, SettingKey
+from ...configuration.setting_keys import SETTING_KEYS, SettingKey
 
 
 def reference() -> str:

@@ -12,7 +12,8 @@ import pytest
 
 from shared.calls.call_server import CallServer, Phone, call_server, run, send_utterance, until
 from vivavoce.adapters.audiosocket.protocol import AudioSocketAudio
-from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings
+from vivavoce.gateway.cli.configuration.settings_loader import load_settings
+from vivavoce.gateway.configuration.settings_table import SettingsError
 
 CALLER = np.rint(500 * np.sin(2 * np.pi * 400 * np.arange(160) / 8_000)).astype("<i2").tobytes()  # 20 ms
 

@@ -3,7 +3,8 @@
 import pytest
 
 from vivavoce.gateway.calls.ways_in.ari.client import AriAccess
-from vivavoce.gateway.configuration.settings_loader import SettingsError, load_settings
+from vivavoce.gateway.cli.configuration.settings_loader import load_settings
+from vivavoce.gateway.configuration.settings_table import SettingsError
 
 
 @pytest.mark.parametrize(

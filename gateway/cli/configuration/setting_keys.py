@@ -8,7 +8,7 @@ from typing import Final, get_args
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from .settings import Settings
+from ...configuration.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

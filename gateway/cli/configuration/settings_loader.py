@@ -5,10 +5,8 @@ key or value stops the start with one ``SettingsError``, which names the key, th
 """
 
 import difflib
-import ipaddress
 import os
 import re
-import socket
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,18 +15,15 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ...tts_engine.errors import VivavoceError
-from ..engine_settings import MAIN_BUNDLE, FurtherBundleTable
+from ...configuration.settings import Settings
+from ...configuration.settings_table import SettingsError
+from ...engine_settings import MAIN_BUNDLE, FurtherBundleTable
+from ...listening_sockets import is_loopback
 from .former_settings import describe_former
 from .setting_keys import SETTING_KEYS, SettingKey
-from .settings import Settings
 
 VARIABLE_PREFIX = "VIVAVOCE_"
 _KEYS = {"_".join(key.path): key for key in SETTING_KEYS}  # by the names of flags
-
-
-class SettingsError(VivavoceError):
-    """A key or value of the configuration is not allowed; the message is a sentence for the operator."""
 
 
 def load_settings(file: Path | None = None, flags: Mapping[str, object] | None = None) -> Settings:
@@ -66,11 +61,6 @@ def read_settings(file: Path | None = None, flags: Mapping[str, object] | None =
         return Settings.model_validate(values)
     except ValidationError as error:
         raise SettingsError(_describe_error(error.errors()[0], file, sources)) from None
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address; raise SettingsError if it cannot be resolved."""
-    return all(address.is_loopback for address in _addresses("http.host", host))
 
 
 def _read_file(file: Path) -> dict[str, Any]:
@@ -170,19 +160,20 @@ def _find_key(path: list[str]) -> SettingKey | None:
 
 
 def _check_loopback(key: str, host: str, settings: Settings) -> None:
-    if settings.access.listen_beyond_loopback:
-        return
-    for address in _addresses(key, host):
-        if not address.is_loopback:
-            raise SettingsError(
-                f"{key}: got {host!r}, which other machines can reach; allowed is a loopback address, "
-                "or any address with --listen-beyond-loopback (access.listen_beyond_loopback = true)."
-            )
+    if not settings.access.listen_beyond_loopback and not _is_loopback(key, host):
+        raise SettingsError(
+            f"{key}: got {host!r}, which other machines can reach; allowed is a loopback address, "
+            "or any address with --listen-beyond-loopback (access.listen_beyond_loopback = true)."
+        )
 
 
 def _check_keys(settings: Settings) -> None:
     access, host = settings.access, settings.http.host
-    if access.keys_file is None and access.without_key != "everything" and not is_loopback(host):
+    if (
+        access.keys_file is None
+        and access.without_key != "everything"
+        and not _is_loopback("http.host", host)
+    ):
         raise SettingsError(
             f"http.host: got {host!r}, which other machines can reach, and no keys are required; "
             "allowed is a keys_file ('vivavoce keys add' makes one), or --without-keys "
@@ -204,10 +195,8 @@ def _check_canaries(settings: Settings) -> None:
             taken.add(canary)
 
 
-def _addresses(key: str, host: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+def _is_loopback(key: str, host: str) -> bool:
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return is_loopback(host)
     except OSError as error:
         raise SettingsError(f"{key}: got {host!r}, which is not an address: {error.strerror}.") from None
-    for *_, address in found:
-        yield ipaddress.ip_address(str(address[0]).partition("%")[0])
