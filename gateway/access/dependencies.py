@@ -1,6 +1,6 @@
-"""Access control in FastAPI: a dependency that requires a scope, and middleware.
+"""Access control in FastAPI: a dependency that requires a scope.
 
-The middleware sets the page's cookie, and ends connections whose key is not valid any more.
+Middleware ends connections whose key is not valid any more.
 """
 
 import asyncio
@@ -11,15 +11,13 @@ from typing import Final
 
 from fastapi import Response
 from fastapi.requests import HTTPConnection
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .access_control import PAGE_COOKIE_NAME, PAGE_TICKET_LIFETIME_S, AccessControl, Grant
-from .errors import GrantEnded, KeyRefused
+from .access_control import AccessControl, Grant
+from .errors import GrantEnded
 from .grant_ends import ConnectionGrants, ending_with_grants
 from .keys import Scope as KeyScope
 
-_PAGE_PATHS: Final = ("/", "/call")  # a tab each
 CLOSE_REFUSED: Final = 1008  # "policy violation" of RFC 6455, 7.4.1
 _DISCARD_UNSENT: Final = struct.pack("ii", 1, 0)  # struct linger: on, for no time
 _LAST_MESSAGE_S: Final = 0.5  # for the last message to a client that may read nothing
@@ -46,42 +44,6 @@ def grant_of(connection: HTTPConnection) -> Grant:
     """Return the grant of a connection that passed ``require_scope``."""
     grant: Grant = connection.state.grant
     return grant
-
-
-class PageCookieMiddleware:
-    """ASGI middleware that sets the page's cookie if the request for the page has a valid key.
-
-    The page's scripts then authenticate by the cookie; they never see the key.
-    """
-
-    def __init__(self, app: ASGIApp, access: AccessControl) -> None:
-        self._app = app
-        self._access = access
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
-        if scope["type"] != "http" or scope["path"] not in _PAGE_PATHS:
-            await self._app(scope, receive, send)
-            return
-        cookie = self._cookie(scope)
-
-        async def send_with_cookie(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == 200 and cookie:
-                MutableHeaders(scope=message).append("set-cookie", cookie)
-            await send(message)
-
-        await self._app(scope, receive, send_with_cookie)
-
-    def _cookie(self, scope: Scope) -> str | None:
-        try:
-            ticket = self._access.issue_page_ticket(Headers(scope=scope))
-        except KeyRefused:
-            return None
-        if ticket is None:
-            return None
-        secure = "; Secure" if scope["scheme"] == "https" else ""
-        lifetime = f"Max-Age={PAGE_TICKET_LIFETIME_S}"
-        return f"{PAGE_COOKIE_NAME}={ticket}; {lifetime}; Path=/; HttpOnly; SameSite=Strict{secure}"
 
 
 class GrantMiddleware:

@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 
 from ... import __version__
 from ...tts_engine.errors import UnknownVoice
-from ..access.access_control import AccessControl, Grant
+from ..access.access_control import PAGE_COOKIE_NAME, PAGE_TICKET_LIFETIME_S, AccessControl, Grant
 from ..access.errors import ScopeMissing
 from ..access.keys import Scope
 from ..transcription import can_transcribe
@@ -47,6 +47,19 @@ class PageFiles:
         """The answer to a request for a file; raises HTTPException 404 if there is none."""
         response = await self._files.get_response(name, request.scope)
         response.headers.update(_HEADERS)
+        return response
+
+    async def page(self, name: str, request: Request, access: AccessControl) -> Response:
+        """The answer to a request for a tab, with a cookie that stands for the key in the request's headers.
+
+        The page's scripts then authenticate by the cookie; they never see the key.
+        """
+        response = await self.response(name, request)
+        if response.status_code == 200 and (ticket := access.issue_page_ticket(request.headers)) is not None:
+            secure = "; Secure" if request.scope["scheme"] == "https" else ""
+            lifetime = f"Max-Age={PAGE_TICKET_LIFETIME_S}"
+            cookie = f"{PAGE_COOKIE_NAME}={ticket}; {lifetime}; Path=/; HttpOnly; SameSite=Strict{secure}"
+            response.headers.append("set-cookie", cookie)
         return response
 
 
@@ -97,7 +110,7 @@ def routes(access: AccessControl, voices: VoiceRegistry, max_input_characters: i
     async def page(request: Request) -> Response:
         if not _grant(access, request).allows(Scope.SPEAK):
             return RedirectResponse(CALL_PATH)
-        return await files.response("index.html", request)
+        return await files.page("index.html", request, access)
 
     @router.get("/page/{name}", **_PAGE_FILE)
     async def page_file(name: str, request: Request) -> Response:

@@ -1,6 +1,6 @@
 """The FastAPI app: mounts of routes, access control, CORS, errors, and the operator's routes.
 
-    request -> page cookie, CORS -> scope of its mount -> route -> response, or {"error": message}
+    request -> CORS -> scope of its mount -> route -> response, or {"error": message}
 
 The speech APIs have errors of their own, so they check keys themselves (``Mount.scope`` is None). Other
 routes raise, and the handlers here answer. ``http_server`` runs the app.
@@ -27,7 +27,7 @@ from ... import __version__
 from ...tts_engine.errors import BadRequest, Overloaded
 from ..access.access_control import AccessControl
 from ..access.cross_origin import CrossOriginMiddleware
-from ..access.dependencies import GrantMiddleware, PageCookieMiddleware, require_scope
+from ..access.dependencies import GrantMiddleware, require_scope
 from ..access.errors import (
     DestinationRefused,
     GrantEnded,
@@ -113,7 +113,7 @@ def make_app(
     app.add_exception_handler(WebSocketRequestValidationError, _handle_invalid_query)
     app.add_exception_handler(ClientDisconnect, _handle_disconnect)
     app.add_middleware(GrantMiddleware, refuse=_refuse_ended_grant)
-    _allow_browser_origins(app, access)
+    app.add_middleware(CrossOriginMiddleware, origins=access.origins)
     app.add_middleware(HeadMiddleware)
     app.add_middleware(IdentityMiddleware, access=access)
     for mount in mounts:
@@ -158,11 +158,6 @@ async def warm_up_app(app: FastAPI) -> None:
     await app(
         {**scope, "root_path": "", "scheme": "http", "http_version": "1.1", "headers": []}, receive, send
     )
-
-
-def _allow_browser_origins(app: FastAPI, access: AccessControl) -> None:
-    app.add_middleware(PageCookieMiddleware, access=access)
-    app.add_middleware(CrossOriginMiddleware, origins=access.origins)
 
 
 class _ErrorResponse(JSONResponse):

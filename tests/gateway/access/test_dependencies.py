@@ -14,6 +14,7 @@ from vivavoce.gateway.access.access_control import PAGE_COOKIE_NAME, AccessContr
 from vivavoce.gateway.access.errors import RateLimited
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.origins import Origins
+from vivavoce.gateway.calls.ways_in.browser.routes import page_routes
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.tts_engine.metrics import Metrics
 
@@ -45,7 +46,7 @@ def client(access: AccessControl) -> TestClient:
         unready=lambda: None,
         registry=Metrics().registry,
         access=access,
-        mounts=[Mount(routes(), Scope.CALLS)],
+        mounts=[Mount(routes(), Scope.CALLS), Mount(page_routes(access), None)],
     )
     return TestClient(app, base_url="http://127.0.0.1:8080")
 
@@ -96,7 +97,7 @@ def test_a_browser_is_asked_for_a_key_and_gets_a_cookie(keys: KeysFile) -> None:
     http = client(AccessControl(keys))
     assert http.get("/", headers=PAGE).headers["www-authenticate"] == 'Basic realm="vivavoce"'
     login = {"authorization": "Basic " + base64.b64encode(f"me:{key}".encode()).decode()}
-    cookie = http.get("/", headers=PAGE | login).headers["set-cookie"]
+    cookie = http.get("/call", headers=PAGE | login).headers["set-cookie"]
     assert cookie.startswith(f"{PAGE_COOKIE_NAME}=") and key not in cookie
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
     with http.websocket_connect(
@@ -114,7 +115,7 @@ def test_a_browser_is_asked_for_a_key_and_gets_a_cookie(keys: KeysFile) -> None:
 def test_a_wrong_key_gets_no_cookie(keys: KeysFile) -> None:
     keys.add("me", (Scope.CALLS,), KeyLimits())
     login = {"authorization": "Basic " + base64.b64encode(b"me:wrong").decode()}
-    answer = client(AccessControl(keys)).get("/", headers=PAGE | login)
+    answer = client(AccessControl(keys)).get("/call", headers=PAGE | login)
     assert answer.status_code == 401 and "set-cookie" not in answer.headers
 
 

@@ -93,16 +93,17 @@ def page_routes(access: AccessControl) -> APIRouter:
     router = APIRouter()
     files = PageFiles(PAGE_DIRECTORY)
 
-    async def page_file(name: str, request: Request) -> Response:
-        if not access.grant(request.headers).allows(Scope.PAGE):
-            return RedirectResponse("/")
-        return await files.response(name, request)
+    def may_call(request: Request) -> bool:
+        return access.grant(request.headers).allows(Scope.PAGE)
 
     @router.get(CALL_PATH, **api_operations.PAGE)
     async def page(request: Request) -> Response:
-        return await page_file("call.html", request)
+        return await files.page("call.html", request, access) if may_call(request) else RedirectResponse("/")
 
-    router.get(f"{CALL_PATH}/{{name}}", **api_operations.PAGE_FILE)(page_file)
+    @router.get(f"{CALL_PATH}/{{name}}", **api_operations.PAGE_FILE)
+    async def page_file(name: str, request: Request) -> Response:
+        return await files.response(name, request) if may_call(request) else RedirectResponse("/")
+
     return router
 
 
