@@ -1,14 +1,9 @@
-"""Opens the engine that the settings describe, and replaces bundles of a running server.
+"""Opens the engine that the settings describe.
 
 It has one bundle, or several as a set. A voice renders in this process, in a child process or in the replicas
 of a cluster; ``open_shared_store`` opens what its gateways share.
-
-A bundle that does not load does not stop a running server: the one before goes on.
 """
 
-import asyncio
-import logging
-import threading
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Final, Protocol
@@ -18,7 +13,7 @@ from ..tts_engine.backends.kinds import find_kind
 from ..tts_engine.backends.voice_kind import KeptSpeechConfig
 from ..tts_engine.engine import Engine, EngineConfig
 from ..tts_engine.engine_set import EngineSet, NamedEngine
-from ..tts_engine.errors import BadRequest, VivavoceError
+from ..tts_engine.errors import BadRequest
 from ..tts_engine.metrics import Metrics
 from ..tts_engine.reading.pronunciation.lexicon_files import LexiconFile
 from ..tts_engine.scheduler import SchedulerPolicy
@@ -30,9 +25,6 @@ from .configuration.settings import DEFAULT_NAME, Settings
 from .engine_settings import MAIN_BUNDLE, BundleTable
 from .enrolment import PromptSharing
 from .process_tuning import RENDERING_NICENESS, lower_rendering_priority
-from .voice_registry import VoiceRegistry
-
-logger = logging.getLogger(__name__)
 
 # Of rendered lines for streams that say the same: 1,000 s for phones, 330 s at 24 kHz.
 KEPT_SPEECH_BYTES: Final = 32_000_000
@@ -40,18 +32,18 @@ KEPT_SPEECH_BYTES: Final = 32_000_000
 
 async def open_engine(settings: Settings) -> SpeechEngine:
     """Load the bundles and the lexicon. Raises BundleError, BadRequest and MissingExtra."""
-    config = _engine_config(settings, _default_lexicon(settings))
-    bundles = _bundles_of(settings)
+    config = engine_config(settings, _default_lexicon(settings))
+    bundles = bundles_of(settings)
     engines: dict[str, SpeechEngine] = {}
     metrics: Metrics | None = None  # of the main bundle, shared by all
     async with AsyncExitStack() as opened:
         for name, bundle in bundles.items():
-            opening = await _open_bundle(name, bundle, settings, config, metrics)
+            opening = await open_bundle(name, bundle, settings, config, metrics)
             engines[name] = await opened.enter_async_context(opening)
             metrics = engines[MAIN_BUNDLE].metrics
         engine = engines[MAIN_BUNDLE]
         if settings.bundles is not None:  # an empty table too: bundles may be added to it
-            members = _members(engines, bundles)
+            members = engine_set_members(engines, bundles)
             engine = EngineSet(members, settings.bundle.voice, settings.reading.stated_language)
         opened.pop_all()
     lower_rendering_priority()
@@ -79,65 +71,7 @@ def impaired_bundles(engine: SpeechEngine) -> str | None:
     return f"nothing computes the voices of {', '.join(failed)}: the device failed, or no replica renders"
 
 
-class ServedBundles:
-    """The tables ``[bundle]`` and ``[bundles.NAME]`` of a running server. Belongs to its event loop."""
-
-    def __init__(self, engine: EngineSet, settings: Settings, voices: VoiceRegistry) -> None:
-        """Take over the bundles that ``open_engine`` opened; voices: lists those of the engine."""
-        self._engine = engine
-        self._settings = settings
-        self._voices = voices
-        self._served = _bundles_of(settings)
-        self._lexicon = engine.voices.members[0].engine.lexicon  # all bundles follow its changes
-
-    async def replace(self, settings: Settings) -> None:
-        """Serve the bundles of other settings, of which nothing else is used.
-
-        New streams go to the new bundles; open streams end where they began. A bundle that does not load is
-        logged, and the one with its name goes on.
-        """
-        members = {each.name: each.engine for each in self._engine.voices.members}
-        served, opened = {}, []
-        kept: dict[str, SpeechEngine] = {}
-        for name, bundle in _bundles_of(settings).items():
-            before = self._served.get(name)
-            if before is not None and before.loads_as(bundle):
-                engine: SpeechEngine | None = members[name]
-            elif (engine := await self._open(name, bundle)) is not None:
-                opened.append(engine)
-            if engine is not None:
-                served[name] = bundle
-                kept[name] = engine
-            elif before is not None:
-                served[name] = before
-                kept[name] = members[name]
-        try:
-            self._engine.exchange(_members(kept, served), self._voices.configured_ids())
-        except VivavoceError as error:
-            logger.error("the bundles stay as they are: %s", error)
-            await asyncio.gather(*(engine.aclose() for engine in opened))
-            return
-        self._voices.refresh()
-        logger.info("bundles served: %s", ", ".join(map(_describe, served, served.values())))
-        self._served = served
-
-    async def _open(self, name: str, bundle: BundleTable) -> SpeechEngine | None:
-        """Load a bundle, None if that fails. Boundary: no fault of a bundle ends the server."""
-        config = _engine_config(self._settings, self._lexicon)
-        metrics, threads = self._engine.metrics, threading.enumerate()
-        try:
-            engine = await _open_bundle(name, bundle, self._settings, config, metrics)
-        except VivavoceError as error:
-            logger.error("the bundle %s was not loaded: %s", name, error)
-        except Exception:
-            logger.exception("the bundle %s was not loaded", name)
-        else:
-            lower_rendering_priority(but=threads)
-            return engine
-        return None
-
-
-def _bundles_of(settings: Settings) -> dict[str, BundleTable]:
+def bundles_of(settings: Settings) -> dict[str, BundleTable]:
     """All bundles by name, the main one first."""
     return {MAIN_BUNDLE: settings.bundle, **(settings.bundles or {})}
 
@@ -168,12 +102,7 @@ def open_shared_store(cluster: ClusterTable, resources: AsyncExitStack) -> Gatew
     return SharedStore.open(cluster.redis_url.get_secret_value(), resources)
 
 
-def _describe(name: str, bundle: BundleTable) -> str:
-    canaries = "".join(f", {part:g} of it {canary}" for canary, part in bundle.canaries.items())
-    return f"{name} of {bundle.folder}{canaries}"
-
-
-def _members(
+def engine_set_members(
     engines: Mapping[str, SpeechEngine], bundles: Mapping[str, BundleTable]
 ) -> tuple[NamedEngine, ...]:
     """The engines of a set, which may lack bundles that were not loaded."""
@@ -194,7 +123,8 @@ def _members(
     )
 
 
-def _engine_config(settings: Settings, lexicon: LexiconFile | None) -> EngineConfig:
+def engine_config(settings: Settings, lexicon: LexiconFile | None) -> EngineConfig:
+    """The configuration of every engine of a server."""
     return EngineConfig(
         scheduler=SchedulerPolicy(max_streams=settings.engine.max_streams),
         reading=settings.reading.style,
@@ -208,7 +138,7 @@ def _default_lexicon(settings: Settings) -> LexiconFile | None:
     return None if path is None else LexiconFile(path)
 
 
-async def _open_bundle(
+async def open_bundle(
     name: str, bundle: BundleTable, settings: Settings, config: EngineConfig, metrics: Metrics | None
 ) -> SpeechEngine:
     """Load a bundle; metrics: of the server, None for the main one at its start."""

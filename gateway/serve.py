@@ -15,7 +15,6 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from ..tts_engine.engine_set import EngineSet
 from ..tts_engine.reading.pronunciation.lexicon_files import NamedLexicons
 from ..tts_engine.speech_engine import SpeechEngine
 from .access.access_control import AccessControl
@@ -33,7 +32,6 @@ from .configuration.settings import DEFAULT_NAME, Settings
 from .configuration.settings_table import SettingsError
 from .engine_opening import (
     GatewaySharing,
-    ServedBundles,
     impaired_bundles,
     keeps_speech,
     models_of,
@@ -74,7 +72,6 @@ class Gateway:
     addresses: Addresses
     background_tasks: tuple[asyncio.Task[None], ...]  # of the clock, HTTP, the trim of memory, keys
     resources: AsyncExitStack  # closes all of the above
-    bundles: ServedBundles | None  # None: the server was started with one bundle alone
 
     @classmethod
     async def open(
@@ -135,7 +132,6 @@ class Gateway:
                 ),
                 background_tasks=(calls.clock_task, http_task, trimming, watching),
                 resources=resources.pop_all(),
-                bundles=ServedBundles(engine, settings, voices) if isinstance(engine, EngineSet) else None,
             )
 
     def unready(self) -> str | None:

@@ -24,7 +24,7 @@ BOUNDARIES = {
     "gateway/apis/kits/speech_response.py",
     "gateway/cluster/replicas/replica_host.py",
     "gateway/apis/kits/websocket_connection.py",
-    "gateway/engine_opening.py",
+    "gateway/cli/commands/serve/served_bundles.py",
     "gateway/calls/kits/leg_call.py",
     "gateway/calls/ways_in/sip/server.py",
     "tts_engine/voice_kit/fault_isolation.py",

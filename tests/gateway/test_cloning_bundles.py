@@ -17,6 +17,7 @@ from shared.voices.tiny_cosyvoice import BRIEF
 from shared.voices.tiny_xtts import write_tiny_xtts
 from vivavoce.gateway.access.access_control import ANONYMOUS_KEY_ID, Grant
 from vivavoce.gateway.access.keys import Scope
+from vivavoce.gateway.cli.commands.serve.served_bundles import ServedBundles
 from vivavoce.gateway.engine_settings import FurtherBundleTable
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.voice_registry import NewVoice
@@ -37,8 +38,9 @@ def test_bundles_that_clone_beside_others(tmp_path: Path, monkeypatch: pytest.Mo
 
     async def test() -> None:
         async with asyncio.timeout(60), aclosing(await Gateway.open(settings)) as gateway:
-            engine, bundles = gateway.engine, gateway.bundles
-            assert isinstance(engine, EngineSet) and bundles is not None
+            engine = gateway.engine
+            assert isinstance(engine, EngineSet)
+            bundles = ServedBundles(engine, settings, gateway.voices)
             host, port = gateway.addresses.http
             async with httpx.AsyncClient(base_url=f"http://{host}:{port}", trust_env=False) as client:
 

@@ -18,9 +18,10 @@ from shared.engine.engine_streams import pcm, speak
 from shared.gateways.bundled_gateway import settings_with
 from shared.voices.tiny_piper import write_tiny_piper
 from vivavoce.gateway.cli.commands.serve.process import serve
+from vivavoce.gateway.cli.commands.serve.served_bundles import ServedBundles
 from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.gateway.configuration.settings_table import SettingsError
-from vivavoce.gateway.engine_opening import ServedBundles, open_engine
+from vivavoce.gateway.engine_opening import open_engine
 from vivavoce.gateway.engine_settings import BundleTable, FurtherBundleTable
 from vivavoce.gateway.serve import Gateway
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
@@ -160,8 +161,9 @@ def test_a_bundle_comes_and_goes_and_a_broken_one_changes_nothing(
 
     async def test() -> None:
         async with aclosing(await Gateway.open(settings)) as gateway:
-            engine, bundles, (host, port) = gateway.engine, gateway.bundles, gateway.addresses.http
-            assert bundles is not None
+            engine, (host, port) = gateway.engine, gateway.addresses.http
+            assert isinstance(engine, EngineSet)
+            bundles = ServedBundles(engine, settings, gateway.voices)
             async with httpx.AsyncClient(base_url=f"http://{host}:{port}", trust_env=False) as client:
 
                 async def models() -> list[str]:

@@ -10,15 +10,16 @@ import logging
 from collections.abc import Callable
 from contextlib import aclosing
 
+from .....tts_engine.engine_set import EngineSet
 from .....tts_engine.process_limits import raise_descriptor_limit
 from ....background_tasks import start_background_task
 from ....call_servers import DEFAULT_PHONE_AGENT, listeners
 from ....configuration.settings import DEFAULT_NAME, Settings
 from ....configuration.settings_table import SettingsError
-from ....engine_opening import ServedBundles
 from ....listening_sockets import format_address
 from ....process_tuning import limit_memory_arenas, tune_process
 from ....serve import Gateway
+from .served_bundles import ServedBundles
 from .service_notification import ServiceNotifier
 from .stop_signals import StopSignals
 
@@ -47,7 +48,7 @@ async def serve(
             return
         async with aclosing(opening_task.result()) as gateway:
             tune_process()
-            reloading = _replace_bundles_at(stop_signals.hung_up, gateway.bundles, read_settings)
+            reloading = _replace_bundles_at(stop_signals.hung_up, _bundles_of(gateway), read_settings)
             start_background_task(reloading, "bundles", gateway.resources)
             start_background_task(notifier.report_alive(), "watchdog", gateway.resources)
             announce(_ready_line(gateway))
@@ -57,6 +58,12 @@ async def serve(
             notifier.stopping()
             logger.info("Shutting down: %d calls may finish their sentence", len(gateway.calls.registry))
             await stop_signals.interrupts(asyncio.create_task(gateway.finish()))
+
+
+def _bundles_of(gateway: Gateway) -> ServedBundles | None:
+    """The bundles of a server, None if it was started with one alone."""
+    engine = gateway.engine
+    return ServedBundles(engine, gateway.settings, gateway.voices) if isinstance(engine, EngineSet) else None
 
 
 async def _replace_bundles_at(
