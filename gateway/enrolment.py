@@ -10,15 +10,12 @@ Files that have not changed since an earlier start are skipped. A bad file is a 
 """
 
 import asyncio
-import hashlib
-import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
-
-import numpy as np
+from typing import Final, Protocol
 
 from ..tts_engine.errors import BadRequest, Overloaded, VivavoceError
 from ..tts_engine.voices.enrollable import EnrollableVoices
@@ -38,32 +35,19 @@ SPEAKERS_FOLDER: Final = "speakers"  # in the store of voices
 _PROVENANCE = "speakers folder"  # begins the provenance of these voices, which only this module replaces
 _SOUND_SUFFIXES = frozenset(".wav .flac .mp3 .ogg .opus .m4a .aac .aiff .webm .mp4".split())
 
-_T = TypeVar("_T")
-
 Encode = Callable[[], Awaitable[StorablePrompt]]
-ReadPrompt = Callable[[bytes], StorablePrompt]  # raises ValueError for what is no prompt
 
 
 class PromptSharing(Protocol):
-    """Prompts of recordings that gateways share, by ``conditioning_key``."""
+    """Prompts of recordings that gateways share."""
 
-    async def get_or_encode(
-        self, key: str, transcript: str, encode: Encode, read: ReadPrompt
+    async def encode(
+        self, cloning: EnrollableVoices, recordings: Sequence[Recording], transcript: str, encode: Encode
     ) -> StorablePrompt:
-        """The prompt of a recording; calls ``encode`` if no gateway has it. Raises what ``encode`` raises."""
+        """The prompt of recordings; calls ``encode`` if no gateway has it. Raises what ``encode`` raises."""
 
     async def forget(self, prompt_id: str) -> None:
         """Delete what other gateways could use of a removed voice."""
-
-
-def conditioning_key(recordings: Sequence[Recording], transcript: str, encoder_digest: str) -> str:
-    """The key of the conditioning of a voice's recordings, 64 hexadecimal digits."""
-    rates = [recording.sample_rate for recording in recordings]
-    digest = hashlib.sha256(json.dumps([rates, transcript, encoder_digest]).encode())
-    for recording in recordings:
-        samples = np.ascontiguousarray(recording.samples, np.float32).tobytes()
-        digest.update(len(samples).to_bytes(8, "little") + samples)
-    return digest.hexdigest()
 
 
 class RecordingEncoder:
@@ -97,9 +81,11 @@ class RecordingEncoder:
             )
         self._waiting += 1
         try:
+            recordings = await asyncio.get_running_loop().run_in_executor(self._thread, read)
+            encode = partial(cloning.encode_on, self._thread, recordings, transcript)
             if self._shared is None:
-                return await cloning.encode_on(self._thread, await self._run(read), transcript)
-            return await self._encode_once(self._shared, cloning, read, transcript)
+                return await encode()
+            return await self._shared.encode(cloning, recordings, transcript, encode)
         finally:
             self._waiting -= 1
 
@@ -107,28 +93,6 @@ class RecordingEncoder:
         """Delete what other gateways could use of a removed voice."""
         if self._shared is not None:
             await self._shared.forget(prompt_id)
-
-    async def _encode_once(
-        self,
-        shared: PromptSharing,
-        cloning: EnrollableVoices,
-        read: Callable[[], Sequence[Recording]],
-        transcript: str,
-    ) -> StorablePrompt:
-        def read_and_key() -> tuple[Sequence[Recording], str]:
-            recordings = read()
-            return recordings, conditioning_key(recordings, transcript, cloning.encoder_digest)
-
-        recordings, key = await self._run(read_and_key)
-        return await shared.get_or_encode(
-            key,
-            transcript,
-            lambda: cloning.encode_on(self._thread, recordings, transcript),
-            cloning.read_prompt,
-        )
-
-    async def _run(self, work: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
 async def enroll_speakers(folder: Path, voices: EnrollableVoices, store: VoiceStore) -> int:

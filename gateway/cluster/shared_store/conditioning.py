@@ -21,24 +21,31 @@ Source: redis.io/docs/latest/commands/set (NX, PX).
 
 import asyncio
 import hashlib
+import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from ....tts_engine.voices.enrollable import EnrollableVoices
 from ....tts_engine.voices.packed_prompt import StorablePrompt
 from ....tts_engine.voices.prompt_cache import PromptCache
+from ....tts_engine.voices.recording import Recording
 from ...background_tasks import cancel_and_wait
-from ...enrolment import Encode, ReadPrompt
+from ...enrolment import Encode
 from .redis_link import PREFIX, RedisAway, RedisLink, send
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 logger = logging.getLogger(__name__)
+
+ReadPrompt = Callable[[bytes], StorablePrompt]  # raises ValueError for what is no prompt
 
 _DIGEST_BYTES: Final = 32
 _RECENTLY_USED: Final = f"{PREFIX}prompts"  # sorted set of "KEY BYTES" by Unix time of the last use
@@ -59,6 +66,16 @@ class ConditioningPolicy:
     max_wait_s: float = 60.0  # for another gateway, before this one encodes for itself
 
 
+def conditioning_key(recordings: Sequence[Recording], transcript: str, encoder_digest: str) -> str:
+    """The key of the conditioning of a voice's recordings, 64 hexadecimal digits."""
+    rates = [recording.sample_rate for recording in recordings]
+    digest = hashlib.sha256(json.dumps([rates, transcript, encoder_digest]).encode())
+    for recording in recordings:
+        samples = np.ascontiguousarray(recording.samples, np.float32).tobytes()
+        digest.update(len(samples).to_bytes(8, "little") + samples)
+    return digest.hexdigest()
+
+
 class SharedConditioning:
     """The conditioning of recordings, by ``conditioning_key``. Belongs to the event loop of its link."""
 
@@ -66,6 +83,13 @@ class SharedConditioning:
         self._link = link
         self._policy = policy or ConditioningPolicy()
         self._memory = PromptCache(self._policy.max_memory_bytes)
+
+    async def encode(
+        self, cloning: EnrollableVoices, recordings: Sequence[Recording], transcript: str, encode: Encode
+    ) -> StorablePrompt:
+        """As ``PromptSharing.encode``."""
+        key = await asyncio.to_thread(conditioning_key, recordings, transcript, cloning.encoder_digest)
+        return await self.get_or_encode(key, transcript, encode, cloning.read_prompt)
 
     async def get_or_encode(
         self, key: str, transcript: str, encode: Encode, read: ReadPrompt

@@ -16,9 +16,9 @@ from shared.voices.voice_registry_setup import ANNA, Encoder, RegistrySetup
 from vivavoce.gateway.cluster.shared_store.conditioning import (
     ConditioningPolicy,
     SharedConditioning,
+    conditioning_key,
 )
 from vivavoce.gateway.cluster.shared_store.redis_link import PREFIX, RedisLink
-from vivavoce.gateway.enrolment import conditioning_key
 from vivavoce.gateway.voice_registry import NewVoice, VoiceRegistry
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
