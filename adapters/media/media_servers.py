@@ -21,7 +21,7 @@ from typing import Final
 from ...tts_engine.process_limits import available_cores
 from ..playback.background import BackgroundSounds
 from .link import MessageLink
-from .messages import CallClosed, MediaMessage, MediaReady, PhoneCallOptions, SetSounds, WireOpening
+from .messages import MediaMessage, MediaReady, PhoneCallOptions, SetSounds, WireOpening
 from .paced_media import SpeechDetector
 from .remote_media import PhoneCallOwner, RemoteMedia
 from .server import serve_media
@@ -173,7 +173,7 @@ class _RunningServer:
         sounds: BackgroundSounds,
     ) -> None:
         self.is_ready = False
-        self.on_message: Callable[[MediaMessage], None] = lambda message: None
+        self.on_message: Callable[[MediaMessage | MediaReady], None] = lambda message: None
         self.on_lost: Callable[[], None] = lambda: None
         own_end, other_end = socket.socketpair()
         self._link = MessageLink(own_end, self._receive, self._lose)
@@ -199,7 +199,7 @@ class _RunningServer:
     async def wait_ended(self) -> None:
         await asyncio.to_thread(_wait_ended, self._running)
 
-    def _receive(self, message: MediaMessage, _: int) -> None:
+    def _receive(self, message: MediaMessage | MediaReady, _: int) -> None:
         if isinstance(message, MediaReady):
             self.is_ready = True
         self.on_message(message)
@@ -255,7 +255,7 @@ class _ServerHandle:
             media.close()
         self.calls.clear()
 
-    def _receive(self, message: MediaMessage) -> None:
+    def _receive(self, message: MediaMessage | MediaReady) -> None:
         self._was_heard = True
         if isinstance(message, MediaReady):
             self.ready.set()
@@ -263,7 +263,7 @@ class _ServerHandle:
         media = self.calls.get(message.call)
         if media is None:
             return
-        if isinstance(message, CallClosed):
+        if message.method == "on_closed":
             del self.calls[message.call]
             media.close()
         media.receive(message)

@@ -1,21 +1,28 @@
 """Messages between a call's control and a media server. Times are monotonic seconds of one machine.
 
-``call`` is the number that control gave the call. Control pushes speech ahead; the media server plays it and
-reports. A call ends with CallClosed, after which its number is not used again.
+    control --CallMedia, PhoneCallControl--> media server
+            <--PhoneCallEvents--
+
+A message of a call names a method of these interfaces, which the other end runs, and the number that control
+gave the call. Control pushes speech ahead; the media server plays it and reports. A call ends with
+``on_closed``, after which its number is not used again.
 """
 
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Final, Protocol
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol
 
 from ...tts_engine.chunk import AudioChunk
-from ..playback.background import Awaited, BackgroundSounds
-from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
-from .call_media import CallerAudioOptions, MediaReport, RecordedAudio
+from ..playback.background import BackgroundSounds
+from .call_media import MediaListener, MediaReport
 from .paced_media import TICKS_PER_REPORT
 from .phone_wire import PhoneWire
+
+READY_PERIOD_S: Final = 0.2
+
+Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +31,7 @@ class PhoneCallOptions:
 
     sample_rate: int  # Hz of the audio sent
     stalled_s: float  # as in ``AudioSocketTimeouts``
-    report_ticks: int = TICKS_PER_REPORT  # packets from one CallReport to the next
+    report_ticks: int = TICKS_PER_REPORT  # packets from one ``on_report`` to the next
     silent_s: float | None = None  # without any packet of the caller; None: unlimited
     max_assumed_s: float = inf  # time after a report for which control assumes that speech is played on time
 
@@ -48,19 +55,16 @@ class WireOpening(Protocol):
         """Return the opening for another media server, after the first one has died."""
 
 
-# Control to media
-
-
 @dataclass(frozen=True, slots=True)
 class SetSounds:
-    """Have the calls that are opened later play these sounds. Sent before any call is opened."""
+    """To media: have the calls that are opened later play these sounds. Sent before any call is opened."""
 
     sounds: BackgroundSounds
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPhoneCall:
-    """Serve a call, whose socket's descriptor comes with the message."""
+    """To media: serve a call, whose socket's descriptor comes with the message."""
 
     call: int
     wire: WireOpening
@@ -69,203 +73,60 @@ class OpenPhoneCall:
 
 
 @dataclass(frozen=True, slots=True)
-class PushSpeech:
-    """Play a chunk after the speech that is queued."""
-
-    call: int
-    chunk: AudioChunk
-    utterance: int
-    known_discards: int  # by the media server that control knew of; with fewer than there were it is dropped
-
-
-@dataclass(frozen=True, slots=True)
-class FinishSpeech:
-    """The utterance has no more speech."""
-
-    call: int
-
-
-@dataclass(frozen=True, slots=True)
-class DiscardSpeech:
-    """Drop the speech that is not yet played."""
-
-    call: int
-
-
-@dataclass(frozen=True, slots=True)
-class SetCallerAudio:
-    """Change what is done with the caller's audio."""
-
-    call: int
-    options: CallerAudioOptions
-
-
-@dataclass(frozen=True, slots=True)
-class SetRecording:
-    """Report all audio of the call, or stop that."""
-
-    call: int
-    recorded: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeWire:
-    """Go on with another opening on the same socket: the peer changed its address or encoding."""
-
-    call: int
-    wire: WireOpening
-
-
-@dataclass(frozen=True, slots=True)
-class SetHeld:
-    """Stop the speech, because nobody hears it, or go on with it."""
-
-    call: int
-    held: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SetAwaited:
-    """Fill the next silence with the sound for its cause."""
-
-    call: int
-    awaited: Awaited
-
-
-@dataclass(frozen=True, slots=True)
-class SendKeys:
-    """Press keys of the far end: ``0-9 * # A-D``."""
-
-    call: int
-    digits: str
-
-
-@dataclass(frozen=True, slots=True)
-class HangUp:
-    """End the call."""
-
-    call: int
-    reason: str
-
-
-CallMessage = (
-    PushSpeech
-    | FinishSpeech
-    | DiscardSpeech
-    | SetCallerAudio
-    | SetRecording
-    | SetHeld
-    | SetAwaited
-    | ChangeWire
-    | SendKeys
-    | HangUp
-)
-ControlMessage = SetSounds | OpenPhoneCall | CallMessage
-
-# Media to control
-
-READY_PERIOD_S: Final = 0.2
-
-
-@dataclass(frozen=True, slots=True)
 class MediaReady:
-    """The media server takes calls. Sent once it does, and then every READY_PERIOD_S while it has calls."""
+    """To control: the media server takes calls; again every READY_PERIOD_S while it has calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class WordsHeard:
-    """Words and marks were heard."""
-
-    call: int
-    words: tuple[HeardWord | HeardMark, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SpeechPlayed:
-    """All speech of the first ``pushes`` chunks has been played."""
+class MediaMessage(NamedTuple):
+    """A method that the other end of a call runs; made by ``message_to``."""
 
     call: int
-    pushes: int
+    method: str
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+
+    def run_on(self, receiver: object) -> None:
+        """Run the method of the receiver."""
+        getattr(receiver, self.method)(*self.arguments, **self.options)
 
 
-@dataclass(frozen=True, slots=True)
-class SpeechCut:
-    """Speech was discarded, as control asked (``requested``) or because the caller spoke."""
-
-    call: int
-    result: DiscardResult
-    requested: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CallerSpeech:
-    """The caller began or stopped to speak."""
-
-    call: int
-    speaking: bool
+def message_to(
+    call: int,
+    method: Callable[Concatenate[Any, Arguments], None],
+    *arguments: Arguments.args,
+    **options: Arguments.kwargs,
+) -> MediaMessage:
+    """The message that runs a method with these arguments: ``message_to(7, CallMedia.set_held, True)``."""
+    return MediaMessage(call, method.__name__, arguments, options)
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedAudio:
-    """Audio of the caller, s16le mono."""
+class PhoneCallControl(Protocol):
+    """The methods of a phone call that control runs, besides those of ``CallMedia``."""
 
-    call: int
-    pcm: bytes
-    sample_rate: int  # Hz
+    def push_speech(self, chunk: AudioChunk, utterance: int, known_discards: int) -> None:
+        """Play a chunk after the speech that is queued.
 
+        known_discards: by the media server that control knew of; with fewer than there were it is dropped.
+        """
 
-@dataclass(frozen=True, slots=True)
-class AudioRecorded:
-    """Audio of a call that is recorded."""
+    def change_wire(self, wire: WireOpening) -> None:
+        """Go on with another opening on the same socket: the peer changed its address or encoding."""
 
-    call: int
-    audio: RecordedAudio
+    def send_keys(self, digits: str) -> None:
+        """Press keys of the far end: ``0-9 * # A-D``."""
 
-
-@dataclass(frozen=True, slots=True)
-class ReceivedKey:
-    """The caller pressed a key."""
-
-    call: int
-    digit: str
+    def hang_up(self, reason: str) -> None:
+        """End the call."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallReport:
-    """State of the call's media, every ``PhoneCallOptions.report_ticks``."""
+class PhoneCallEvents(MediaListener, Protocol):
+    """The methods of control's side of a phone call that the media server runs."""
 
-    call: int
-    report: MediaReport
+    def on_problem(self, text: str, *, is_internal: bool) -> None:
+        """Something for the log: an error of the caller's program, or of this one (with its traceback)."""
 
-
-@dataclass(frozen=True, slots=True)
-class CallProblem:
-    """Something for the log: an error of the caller's program, or of this one (with its traceback)."""
-
-    call: int
-    text: str
-    is_internal: bool
+    def on_closed(self, reason: str, report: MediaReport) -> None:
+        """The call is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallClosed:
-    """The call is over."""
-
-    call: int
-    reason: str
-    report: MediaReport
-
-
-MediaMessage = (
-    MediaReady
-    | WordsHeard
-    | SpeechPlayed
-    | SpeechCut
-    | CallerSpeech
-    | ReceivedAudio
-    | AudioRecorded
-    | ReceivedKey
-    | CallReport
-    | CallProblem
-    | CallClosed
-)
+ControlMessage = SetSounds | OpenPhoneCall | MediaMessage

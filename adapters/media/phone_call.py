@@ -7,39 +7,24 @@ wake-up for each received packet, as an event loop would make it, costs more tha
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Final, assert_never
+from typing import Any, Concatenate, Final
 
+from ...tts_engine.chunk import AudioChunk
 from ..audio.resample import call_resampler
 from ..echo_filter import EchoFilter
 from ..playback.background import BackgroundMixer
 from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ..playback.playout import Playout
-from .call_media import MediaReport, RecordedAudio
+from .call_media import MediaListener, MediaReport, RecordedAudio
 from .clock import Clock
 from .messages import (
-    AudioRecorded,
-    CallClosed,
-    CallerSpeech,
-    CallMessage,
-    CallProblem,
-    CallReport,
-    ChangeWire,
-    DiscardSpeech,
-    FinishSpeech,
-    HangUp,
+    Arguments,
     MediaMessage,
     OpenPhoneCall,
-    PushSpeech,
-    ReceivedAudio,
-    ReceivedKey,
-    SendKeys,
-    SetAwaited,
-    SetCallerAudio,
-    SetHeld,
-    SetRecording,
-    SpeechCut,
-    SpeechPlayed,
-    WordsHeard,
+    PhoneCallControl,
+    PhoneCallEvents,
+    WireOpening,
+    message_to,
 )
 from .paced_media import PacedMedia, SpeechDetector
 from .phone_wire import CallerAudioQueue, PhoneWire, WireEnded
@@ -72,7 +57,7 @@ class PhoneCall:
         self._number = opening.call
         self._wire = wire
         self._clock = clock
-        self._send_message = send
+        self._send = send
         self._on_closed = on_closed
         self._now = now
         self._unread_bytes = 0  # by control
@@ -97,39 +82,37 @@ class PhoneCall:
         self._media.set_listener(self)
         self._caller_audio = CallerAudioQueue(self._media)
 
-    def execute(self, message: CallMessage) -> None:
-        """Execute a message of control. An error ends this call and no other."""
+    def execute(self, message: MediaMessage) -> None:
+        """Run a method of ``PhoneCallControl`` or ``CallMedia``. An error ends this call and no other."""
         try:
-            self._execute(message)
+            message.run_on(self if hasattr(PhoneCallControl, message.method) else self._media)
         except Exception as error:  # boundary: an error in one call must not affect the others
             self.fail(error)
 
-    def _execute(self, message: CallMessage) -> None:
-        match message:
-            case PushSpeech(known_discards=known) if known < self._own_discards:
-                self._media.skip()
-            case PushSpeech(chunk=chunk, utterance=utterance):
-                self._media.push(chunk, utterance)
-            case FinishSpeech():
-                self._media.finish()
-            case DiscardSpeech():
-                self._media.discard()
-            case SetCallerAudio(options=options):
-                self._media.set_caller_audio(options)
-            case SetRecording(recorded=recorded):
-                self._media.set_recording(recorded)
-            case SetAwaited(awaited=awaited):
-                self._media.set_awaited(awaited)
-            case SetHeld(held=held):
-                self._media.set_held(held)
-            case ChangeWire(wire=wire):
-                self._wire.change(wire)
-            case SendKeys(digits=digits):
-                self._wire.send_keys(digits)
-            case HangUp(reason=reason):
-                self._end(reason)
-            case _:
-                assert_never(message)
+    # ``PhoneCallControl``
+
+    def push_speech(self, chunk: AudioChunk, utterance: int, known_discards: int) -> None:
+        """Play a chunk, unless it was sent before control knew that the caller interrupted."""
+        if known_discards < self._own_discards:
+            self._media.skip()
+        else:
+            self._media.push(chunk, utterance)
+
+    def change_wire(self, wire: WireOpening) -> None:
+        """Go on with another opening on the same socket."""
+        self._wire.change(wire)
+
+    def send_keys(self, digits: str) -> None:
+        """Press keys of the far end."""
+        self._wire.send_keys(digits)
+
+    def hang_up(self, reason: str) -> None:
+        """End the call."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._tell(PhoneCallEvents.on_closed, reason, self._media.report)
+        self._wire.hang_up()
 
     # Called by the clock
 
@@ -153,27 +136,20 @@ class PhoneCall:
     def fail(self, error: Exception) -> None:
         """Report an error of this program to control, and end the call."""
         text = "".join(traceback.format_exception(error))
-        self._send_message(CallProblem(self._number, text, is_internal=True))
+        self._tell(PhoneCallEvents.on_problem, text, is_internal=True)
         if self._is_over:
             self._close()
             return
         self._clock.leave(self)  # a call that fails in its tick has left
         self._clock.join(self)
-        self._end("internal error")
+        self.hang_up("internal error")
 
     def _end_for(self, end: WireEnded) -> None:
         if end.problem is not None:
-            self._send_message(CallProblem(self._number, end.problem, is_internal=False))
-        self._end(end.reason)
+            self._tell(PhoneCallEvents.on_problem, end.problem, is_internal=False)
+        self.hang_up(end.reason)
         if end.is_stalled:
             self._close()
-
-    def _end(self, reason: str) -> None:
-        if self._is_over:
-            return
-        self._is_over = True
-        self._send_message(CallClosed(self._number, reason, self._media.report))
-        self._wire.hang_up()
 
     def _close(self) -> None:
         self._clock.leave(self)
@@ -185,35 +161,43 @@ class PhoneCall:
 
     def on_words_heard(self, words: Sequence[HeardWord | HeardMark]) -> None:
         """Report words and marks."""
-        self._send_message(WordsHeard(self._number, tuple(words)))
+        self._tell(MediaListener.on_words_heard, tuple(words))
 
     def on_played(self, pushes: int) -> None:
         """Report that all speech was played."""
-        self._send_message(SpeechPlayed(self._number, pushes))
+        self._tell(MediaListener.on_played, pushes)
 
     def on_discarded(self, result: DiscardResult, *, requested: bool) -> None:
         """Report a discard; speech that is on its way is dropped if control did not ask for it."""
         self._own_discards += not requested
-        self._send_message(SpeechCut(self._number, result, requested))
+        self._tell(MediaListener.on_discarded, result, requested=requested)
 
     def on_caller_speech(self, speaking: bool) -> None:
         """Report the caller's speech."""
-        self._send_message(CallerSpeech(self._number, speaking))
+        self._tell(MediaListener.on_caller_speech, speaking)
 
     def on_caller_audio(self, pcm: bytes, sample_rate: int) -> None:
         """Forward the caller's audio, unless control does not read."""
         if self._unread_bytes < _MAX_UNSENT_BYTES:
-            self._unread_bytes = self._send_message(ReceivedAudio(self._number, pcm, sample_rate))
+            self._tell(MediaListener.on_caller_audio, pcm, sample_rate)
 
     def on_recorded(self, audio: RecordedAudio) -> None:
         """Forward audio for the recording, unless control does not read."""
         if self._unread_bytes < _MAX_UNSENT_BYTES:
-            self._unread_bytes = self._send_message(AudioRecorded(self._number, audio))
+            self._tell(MediaListener.on_recorded, audio)
 
     def on_key(self, digit: str) -> None:
         """Report a key."""
-        self._send_message(ReceivedKey(self._number, digit))
+        self._tell(MediaListener.on_key, digit)
 
     def on_report(self, report: MediaReport) -> None:
         """Report the state."""
-        self._unread_bytes = self._send_message(CallReport(self._number, report))
+        self._tell(MediaListener.on_report, report)
+
+    def _tell(
+        self,
+        method: Callable[Concatenate[Any, Arguments], None],
+        *arguments: Arguments.args,
+        **options: Arguments.kwargs,
+    ) -> None:
+        self._unread_bytes = self._send(message_to(self._number, method, *arguments, **options))

@@ -10,39 +10,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Any, Concatenate, Final, Protocol
 
 from ...tts_engine.chunk import AudioChunk
 from ..playback.background import Awaited
 from ..playback.heard_words import DiscardResult
-from .call_media import CallerAudioOptions, MediaListener, MediaReport
+from .call_media import CallerAudioOptions, CallMedia, MediaListener, MediaReport
 from .link import socket_identity
 from .messages import (
-    AudioRecorded,
-    CallClosed,
-    CallerSpeech,
-    CallProblem,
-    CallReport,
-    ChangeWire,
+    Arguments,
     ControlMessage,
-    DiscardSpeech,
-    FinishSpeech,
-    HangUp,
     MediaMessage,
     OpenPhoneCall,
+    PhoneCallControl,
     PhoneCallOptions,
-    PushSpeech,
-    ReceivedAudio,
-    ReceivedKey,
-    SendKeys,
-    SetAwaited,
-    SetCallerAudio,
-    SetHeld,
-    SetRecording,
-    SpeechCut,
-    SpeechPlayed,
     WireOpening,
-    WordsHeard,
+    message_to,
 )
 
 _NOTHING_CUT: Final = DiscardResult(utterance=-1, cut_ms=0.0, words=(), text_stop=0, silent_at=0.0)
@@ -131,7 +114,7 @@ class RemoteMedia:
     def hang_up(self, reason: str) -> None:
         """End the call; ``owner.on_closed`` follows."""
         self._hang_up_reason = reason
-        self._send(HangUp(self._number, reason), -1)
+        self._tell(PhoneCallControl.hang_up, reason)
 
     def close(self) -> None:
         """Close the connection as far as it is open here."""
@@ -149,28 +132,28 @@ class RemoteMedia:
         now = self._now() if self._held_at is None else self._held_at
         self._dry_at = max(self._dry_at, now) + chunk.seconds
         self._unreported.append((self._pushes, chunk.seconds))
-        self._send(PushSpeech(self._number, chunk, utterance, self._own_discards), -1)
+        self._tell(PhoneCallControl.push_speech, chunk, utterance, self._own_discards)
 
     def finish(self) -> None:
         """End the utterance."""
-        self._send(FinishSpeech(self._number), -1)
+        self._tell(CallMedia.finish)
 
     def discard(self) -> None:
         """Drop the speech that is not yet played."""
         self._unanswered_discards += 1
         self._forget_queue()
-        self._send(DiscardSpeech(self._number), -1)
+        self._tell(CallMedia.discard)
 
     def set_caller_audio(self, options: CallerAudioOptions) -> None:
         """Set what is done with the caller's audio."""
         if options != self._caller_audio:
             self._caller_audio = options
-            self._send(SetCallerAudio(self._number, options), -1)
+            self._tell(CallMedia.set_caller_audio, options)
 
     def set_recording(self, recorded: bool) -> None:
         """Report all audio of both sides, or stop that."""
         self._is_recorded = recorded
-        self._send(SetRecording(self._number, recorded), -1)
+        self._tell(CallMedia.set_recording, recorded)
 
     def set_held(self, held: bool) -> None:
         """Stop the speech, because nobody hears it, or go on with it."""
@@ -180,22 +163,22 @@ class RemoteMedia:
         if self._held_at is not None:
             self._dry_at += now - self._held_at
         self._held_at = now if held else None
-        self._send(SetHeld(self._number, held), -1)
+        self._tell(CallMedia.set_held, held)
 
     def set_awaited(self, awaited: Awaited) -> None:
         """Set the cause of the next silence, for the sounds that fill it."""
         if awaited is not self._awaited:
             self._awaited = awaited
-            self._send(SetAwaited(self._number, awaited), -1)
+            self._tell(CallMedia.set_awaited, awaited)
 
     def change_wire(self, wire: WireOpening) -> None:
         """Go on with another opening on the same socket; the rate of the audio stays."""
         self._wire = wire
-        self._send(ChangeWire(self._number, wire), -1)
+        self._tell(PhoneCallControl.change_wire, wire)
 
     def send_keys(self, digits: str) -> None:
         """Press keys of the far end: ``0-9 * # A-D``."""
-        self._send(SendKeys(self._number, digits), -1)
+        self._tell(PhoneCallControl.send_keys, digits)
 
     def lead_s(self, now: float) -> float:
         """Return the seconds of speech not yet played."""
@@ -231,12 +214,12 @@ class RemoteMedia:
         self._forget_queue()
         self._wire = self._wire.reopened()
         self.open()
-        self._send(SetCallerAudio(self._number, self._caller_audio), -1)
-        self._send(SetRecording(self._number, self._is_recorded), -1)
+        self._tell(CallMedia.set_caller_audio, self._caller_audio)
+        self._tell(CallMedia.set_recording, self._is_recorded)
         if self._awaited is not Awaited.CALLER:
-            self._send(SetAwaited(self._number, self._awaited), -1)
+            self._tell(CallMedia.set_awaited, self._awaited)
         if self._held_at is not None:
-            self._send(SetHeld(self._number, True), -1)
+            self._tell(CallMedia.set_held, True)
         listener = self._listener
         if listener is not None:
             while self._unanswered_discards:
@@ -248,41 +231,33 @@ class RemoteMedia:
 
     def _receive(self, message: MediaMessage) -> None:
         match message:
-            case CallClosed(reason=reason, report=report):
+            case MediaMessage(method="on_closed", arguments=(reason, report)):
                 self._report = self._earlier_report.followed_by(report)
                 self._owner.on_closed(reason)
                 # Cycles of ended calls would wait for the garbage collector, which then frees many at once.
                 self._listener = None
                 del self._owner
-            case CallProblem(text=text, is_internal=is_internal):
-                self._owner.on_problem(text, is_internal=is_internal)
+            case MediaMessage(method="on_problem"):
+                message.run_on(self._owner)
             case _ if self._listener is not None:
                 self._receive_for(self._listener, message)
 
     def _receive_for(self, listener: MediaListener, message: MediaMessage) -> None:
         match message:
-            case WordsHeard(words=words):
-                listener.on_words_heard(words)
-            case SpeechPlayed(pushes=pushes):
+            case MediaMessage(method="on_played", arguments=(pushes,)):
                 listener.on_played(self._earlier_pushes + pushes)
-            case SpeechCut(result=result, requested=requested):
+            case MediaMessage(method="on_report", arguments=(report,)):
+                self._take_report(report)
+                listener.on_report(self._report)
+            case MediaMessage(method="on_discarded", options={"requested": requested}):
                 if requested:
                     self._unanswered_discards -= 1
                 else:
                     self._own_discards += 1
                     self._forget_queue()
-                listener.on_discarded(result, requested=requested)
-            case CallerSpeech(speaking=speaking):
-                listener.on_caller_speech(speaking)
-            case ReceivedAudio(pcm=pcm, sample_rate=sample_rate):
-                listener.on_caller_audio(pcm, sample_rate)
-            case AudioRecorded(audio=audio):
-                listener.on_recorded(audio)
-            case ReceivedKey(digit=digit):
-                listener.on_key(digit)
-            case CallReport(report=report):
-                self._take_report(report)
-                listener.on_report(self._report)
+                message.run_on(listener)
+            case _:
+                message.run_on(listener)
 
     def _take_report(self, report: MediaReport) -> None:
         self._report = self._earlier_report.followed_by(report)
@@ -296,3 +271,11 @@ class RemoteMedia:
     def _forget_queue(self) -> None:
         self._dry_at = 0.0
         self._unreported.clear()
+
+    def _tell(
+        self,
+        method: Callable[Concatenate[Any, Arguments], None],
+        *arguments: Arguments.args,
+        **options: Arguments.kwargs,
+    ) -> None:
+        self._send(message_to(self._number, method, *arguments, **options), -1)

@@ -16,14 +16,14 @@ from .clock import Clock
 from .link import MessageLink, close_descriptor, socket_identity
 from .messages import (
     READY_PERIOD_S,
-    CallClosed,
-    CallProblem,
     ControlMessage,
-    HangUp,
     MediaMessage,
     MediaReady,
     OpenPhoneCall,
+    PhoneCallControl,
+    PhoneCallEvents,
     SetSounds,
+    message_to,
 )
 from .paced_media import SpeechDetector
 from .phone_call import PhoneCall
@@ -55,7 +55,7 @@ class MediaServer:
         reporting = asyncio.create_task(self._report_ready(ticking))
         await self._control_gone.wait()
         for call in tuple(self._calls.values()):
-            call.execute(HangUp(0, _CONTROL_GONE))
+            call.execute(message_to(0, PhoneCallControl.hang_up, _CONTROL_GONE))
         while self._calls:
             self._changed.clear()
             await self._changed.wait()
@@ -77,8 +77,8 @@ class MediaServer:
             self._open(message, descriptor)
         elif (call := self._calls.get(message.call)) is not None:  # else it has ended, or could not be opened
             call.execute(message)
-        elif isinstance(message, HangUp):
-            self._refuse(message.call, message.reason)
+        elif message.method == "hang_up":
+            self._refuse(message.call, *message.arguments)
 
     def _open(self, opening: OpenPhoneCall, descriptor: int) -> None:
         number = opening.call
@@ -107,14 +107,14 @@ class MediaServer:
             self._refuse(number, f"the connection could not be served ({error})")
 
     def _refuse(self, number: int, reason: str) -> None:
-        self._send(CallClosed(number, reason, MediaReport()))
+        self._send(message_to(number, PhoneCallEvents.on_closed, reason, MediaReport()))
 
-    def _send(self, message: MediaMessage) -> int:
+    def _send(self, message: MediaMessage | MediaReady) -> int:
         self._link.send_soon(message)  # most are sent in ticks, many in one
         return self._link.unsent_bytes
 
     def _report_problem(self, number: int, text: str) -> None:
-        self._send(CallProblem(number, text, is_internal=False))
+        self._send(message_to(number, PhoneCallEvents.on_problem, text, is_internal=False))
 
     def _remove(self, number: int) -> None:
         del self._calls[number]

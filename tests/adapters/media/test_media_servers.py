@@ -217,7 +217,7 @@ def test_a_media_server_tells_that_it_runs_while_it_has_calls() -> None:
     async def scenario() -> None:
         async with open_call(1) as (servers, _, _, _):
             (server,) = servers._servers
-            told: list[MediaMessage] = []
+            told: list[MediaMessage | MediaReady] = []
             running = server._server
             receive = running.on_message
             running.on_message = lambda message: (told.append(message), receive(message))[1]

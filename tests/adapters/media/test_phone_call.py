@@ -9,26 +9,14 @@ from uuid import UUID
 import pytest
 
 from vivavoce.adapters.audiosocket.wire import AudioSocketOpening
-from vivavoce.adapters.media.call_media import CallerAudioOptions
+from vivavoce.adapters.media.call_media import CallerAudioOptions, CallMedia, MediaListener
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.media.messages import (
-    CallClosed,
-    CallerSpeech,
-    CallProblem,
-    CallReport,
-    DiscardSpeech,
-    FinishSpeech,
-    HangUp,
     MediaMessage,
     OpenPhoneCall,
+    PhoneCallControl,
     PhoneCallOptions,
-    PushSpeech,
-    ReceivedAudio,
-    ReceivedKey,
-    SetCallerAudio,
-    SpeechCut,
-    SpeechPlayed,
-    WordsHeard,
+    message_to,
 )
 from vivavoce.adapters.media.phone_call import PhoneCall
 from vivavoce.adapters.playback.heard_words import HeardWord
@@ -121,12 +109,14 @@ class PlayedCall:
             self._clock.advance(self.now)
 
     def push(self, seconds: float, utterance: int = 0, *, known_discards: int = 0) -> None:
-        self.call.execute(PushSpeech(1, chunk(seconds), utterance, known_discards))
+        self.call.execute(
+            message_to(1, PhoneCallControl.push_speech, chunk(seconds), utterance, known_discards)
+        )
 
     def take_sent(self) -> list[MediaMessage]:
         """The messages to control since the last call, without the reports."""
         sent, self.sent = self.sent, []
-        return [message for message in sent if not isinstance(message, CallReport)]
+        return [message for message in sent if message.method != "on_report"]
 
     def audible_packets(self) -> int:
         return sum(any(payload) for kind, payload in self.sock.messages() if kind == 0x13)
@@ -148,75 +138,80 @@ def chunk(seconds: float) -> AudioChunk:
     return AudioChunk(pcm, 0, (0, samples), (0, 3), (WORD,), Provenance(None, None, 0, 0), False)
 
 
-def heard(utterance: int) -> WordsHeard:
-    return WordsHeard(1, (HeardWord(utterance, WORD),))
+def heard(utterance: int) -> MediaMessage:
+    return message_to(1, MediaListener.on_words_heard, (HeardWord(utterance, WORD),))
 
 
 def test_speech_is_played_and_reported() -> None:
     played = PlayedCall()
     played.push(0.2)
-    played.call.execute(FinishSpeech(1))
+    played.call.execute(message_to(1, CallMedia.finish))
     played.tick(30)
     assert len(played.sock.written) == 30
     assert played.audible_packets() == 10
-    assert played.take_sent() == [heard(0), SpeechPlayed(1, 1)]
+    assert played.take_sent() == [heard(0), message_to(1, MediaListener.on_played, 1)]
 
 
 def test_a_discard_is_answered_with_what_was_heard_and_cut() -> None:
     played = PlayedCall()
     played.push(1.0, utterance=4)
     played.tick(10)
-    played.call.execute(DiscardSpeech(1))
+    played.call.execute(message_to(1, CallMedia.discard))
     (words, cut) = played.take_sent()
     assert words == heard(4)
-    assert isinstance(cut, SpeechCut) and cut.requested
-    assert (cut.result.utterance, cut.result.words, cut.result.text_stop) == (4, (WORD,), 3)
-    assert cut.result.cut_ms == pytest.approx(800)
+    assert (cut.method, cut.options) == ("on_discarded", {"requested": True})
+    (result,) = cut.arguments
+    assert (result.utterance, result.words, result.text_stop) == (4, (WORD,), 3)
+    assert result.cut_ms == pytest.approx(800)
     played.tick(10)
     assert played.audible_packets() == 10
-    assert played.take_sent() == [SpeechPlayed(1, 1)]
+    assert played.take_sent() == [message_to(1, MediaListener.on_played, 1)]
 
 
 def test_speech_that_was_on_its_way_when_the_caller_interrupted_is_not_played() -> None:
     played = PlayedCall()
-    played.call.execute(SetCallerAudio(1, CallerAudioOptions(detects_speech=True, speech_discards=True)))
+    played.call.execute(
+        message_to(
+            1, CallMedia.set_caller_audio, CallerAudioOptions(detects_speech=True, speech_discards=True)
+        )
+    )
     played.push(1.0)
     played.tick(5)
     played.receive(0x13, b"\1" * PACKET_BYTES)
     *_, speech, cut = played.take_sent()
-    assert speech == CallerSpeech(1, True)
-    assert isinstance(cut, SpeechCut) and not cut.requested
+    assert speech == message_to(1, MediaListener.on_caller_speech, True)
+    assert (cut.method, cut.options) == ("on_discarded", {"requested": False})
     sounding = played.audible_packets()
     played.push(1.0, known_discards=0)
     played.tick(10)
     assert played.audible_packets() == sounding
-    assert played.take_sent() == [SpeechPlayed(1, 2)]
+    assert played.take_sent() == [message_to(1, MediaListener.on_played, 2)]
     played.push(0.1, utterance=2, known_discards=1)
-    played.call.execute(FinishSpeech(1))
+    played.call.execute(message_to(1, CallMedia.finish))
     played.tick(10)
-    assert played.take_sent() == [heard(2), SpeechPlayed(1, 3)]
+    assert played.take_sent() == [heard(2), message_to(1, MediaListener.on_played, 3)]
 
 
 def test_audio_and_keys_of_the_caller_are_forwarded_as_asked() -> None:
     played = PlayedCall()
     played.receive(0x13, b"\1" * PACKET_BYTES)
     played.receive(0x03, b"5")
-    assert played.take_sent() == [ReceivedKey(1, "5")]
-    played.call.execute(SetCallerAudio(1, CallerAudioOptions(is_forwarded=True)))
+    assert played.take_sent() == [message_to(1, MediaListener.on_key, "5")]
+    played.call.execute(message_to(1, CallMedia.set_caller_audio, CallerAudioOptions(is_forwarded=True)))
     played.receive(0x13, b"\1" * PACKET_BYTES)
-    assert played.take_sent() == [ReceivedAudio(1, b"\1" * PACKET_BYTES, RATE)]
+    assert played.take_sent() == [message_to(1, MediaListener.on_caller_audio, b"\1" * PACKET_BYTES, RATE)]
 
 
 def test_keys_are_those_of_the_interface_and_a_hook_flash_is_none() -> None:
     played = PlayedCall()
     for key in (b"a", b"!", b"D", b"#"):
         played.receive(0x03, key)
-    assert played.take_sent() == [ReceivedKey(1, "A"), ReceivedKey(1, "D"), ReceivedKey(1, "#")]
+    assert played.take_sent() == [message_to(1, MediaListener.on_key, key) for key in "AD#"]
 
 
 def test_audio_that_comes_at_once_is_taken_in_small_parts_without_loss() -> None:
     played = PlayedCall()
-    played.call.execute(SetCallerAudio(1, CallerAudioOptions(is_forwarded=True)))
+    played.call.execute(message_to(1, CallMedia.set_caller_audio, CallerAudioOptions(is_forwarded=True)))
     packets = [bytes((index,)) * PACKET_BYTES for index in range(150)]
     played.sock.incoming += [
         b"".join(struct.pack("!BH", 0x13, PACKET_BYTES) + packet for packet in packets[start : start + 17])
@@ -225,7 +220,9 @@ def test_audio_that_comes_at_once_is_taken_in_small_parts_without_loss() -> None
     received: list[bytes] = []
     for _ in range(60):
         played.tick()
-        audio = [message.pcm for message in played.take_sent() if isinstance(message, ReceivedAudio)]
+        audio = [
+            message.arguments[0] for message in played.take_sent() if message.method == "on_caller_audio"
+        ]
         assert sum(map(len, audio)) <= 6 * PACKET_BYTES
         received += audio
     assert b"".join(received) == b"".join(packets)
@@ -239,14 +236,14 @@ def test_a_caller_who_goes_on_sending_audio_too_fast_is_disconnected() -> None:
             played.sock.incoming.append(17 * message)
         played.tick()
     problem, closed = played.take_sent()
-    assert isinstance(problem, CallProblem) and "got more than 30 s of audio at once" in problem.text
-    assert isinstance(closed, CallClosed) and played.sock.messages()[-1] == (0x00, b"")
+    assert problem.method == "on_problem" and "got more than 30 s of audio at once" in problem.arguments[0]
+    assert closed.method == "on_closed" and played.sock.messages()[-1] == (0x00, b"")
 
 
 def test_a_state_is_reported_once_a_second() -> None:
     played = PlayedCall()
     played.tick(120)
-    reports = [message.report for message in played.sent if isinstance(message, CallReport)]
+    reports = [message.arguments[0] for message in played.sent if message.method == "on_report"]
     assert [report.stats.packets for report in reports] == [50, 100]
 
 
@@ -255,8 +252,9 @@ def test_the_end_of_the_caller_is_reported_once_and_answered() -> None:
     played.tick(3)
     played.receive(0x00, b"")
     (closed,) = played.take_sent()
-    assert isinstance(closed, CallClosed)
-    assert (closed.reason, closed.report.stats.packets) == ("the caller hung up", 3)
+    assert closed.method == "on_closed"
+    reason, report = closed.arguments
+    assert (reason, report.stats.packets) == ("the caller hung up", 3)
     assert played.sock.messages()[-1] == (0x00, b"")
     assert played.sock.is_shut_down and not played.sock.is_closed
     played.sock.incoming.append(b"")
@@ -269,14 +267,14 @@ def test_the_end_of_the_caller_is_reported_once_and_answered() -> None:
 
 def test_a_connection_that_the_peer_does_not_close_is_closed_after_a_second() -> None:
     played = PlayedCall()
-    played.call.execute(HangUp(1, "enough"))
+    played.call.execute(message_to(1, PhoneCallControl.hang_up, "enough"))
     played.tick(45)
     played.receive(0x13, bytes(PACKET_BYTES))  # dropped
     assert not played.sock.is_closed
     played.tick(10)
     assert played.sock.is_closed
     (closed,) = played.take_sent()
-    assert isinstance(closed, CallClosed) and closed.reason == "enough"
+    assert (closed.method, closed.arguments[0]) == ("on_closed", "enough")
     assert [kind for kind, _ in played.sock.messages()] == [0x00]
 
 
@@ -287,7 +285,7 @@ def test_an_ended_call_is_freed_at_once_and_not_by_the_garbage_collector() -> No
     call = weakref.ref(played.call)
     gc.disable()
     try:
-        played.call.execute(HangUp(1, "the server ended it"))
+        played.call.execute(message_to(1, PhoneCallControl.hang_up, "the server ended it"))
         played.sock.incoming.append(b"")
         played.tick()
         assert played.closed == 1
@@ -302,9 +300,9 @@ def test_an_error_of_the_peer_ends_its_call() -> None:
     played.sock.incoming.append(b"\x7f\x00\x01.")
     played.tick(2)
     problem, closed = played.take_sent()
-    assert isinstance(problem, CallProblem) and not problem.is_internal
-    assert isinstance(closed, CallClosed)
-    assert closed.reason == problem.text
+    assert (problem.method, problem.options) == ("on_problem", {"is_internal": False})
+    assert closed.method == "on_closed"
+    assert closed.arguments[0] == problem.arguments[0]
     assert played.sock.messages()[-1] == (0x00, b"")
 
 
@@ -314,9 +312,9 @@ def test_a_fault_in_a_tick_ends_the_call_with_a_traceback() -> None:
     played.call._media.playout.due = None  # type: ignore[assignment,method-assign]
     played.tick(2)
     problem, closed = played.take_sent()
-    assert isinstance(problem, CallProblem) and problem.is_internal
-    assert "TypeError" in problem.text
-    assert isinstance(closed, CallClosed) and closed.reason == "internal error"
+    assert (problem.method, problem.options) == ("on_problem", {"is_internal": True})
+    assert "TypeError" in problem.arguments[0]
+    assert (closed.method, closed.arguments[0]) == ("on_closed", "internal error")
     played.tick(60)
     assert played.sock.is_closed
 
@@ -346,8 +344,8 @@ def test_a_peer_that_reads_late_loses_whole_packets_and_one_that_reads_nothing_i
     played.tick()
     assert played.sock.is_closed
     problem, closed = played.take_sent()
-    assert isinstance(problem, CallProblem) and "0.2 s" in problem.text
-    assert isinstance(closed, CallClosed) and closed.reason == "the peer stopped reading"
+    assert problem.method == "on_problem" and "0.2 s" in problem.arguments[0]
+    assert (closed.method, closed.arguments[0]) == ("on_closed", "the peer stopped reading")
 
 
 def receive_audio(played: PlayedCall, seconds: float) -> None:
@@ -362,8 +360,8 @@ def test_a_caller_who_sends_nothing_is_disconnected_at_the_limit_that_is_set() -
     assert played.take_sent() == []
     played.tick(4)
     problem, closed = played.take_sent()
-    assert isinstance(problem, CallProblem) and problem.text == "the caller has sent nothing for 10 s"
-    assert isinstance(closed, CallClosed)
+    assert (problem.method, problem.arguments) == ("on_problem", ("the caller has sent nothing for 10 s",))
+    assert closed.method == "on_closed"
     assert played.sock.messages()[-1] == (0x00, b"")
 
 
@@ -384,17 +382,17 @@ def test_a_message_that_stays_incomplete_ends_the_call() -> None:
     assert played.take_sent() == []
     played.tick(2 * 50)
     problem, _ = played.take_sent()
-    assert isinstance(problem, CallProblem) and problem.text == "a message stayed incomplete for 5 s"
+    assert (problem.method, problem.arguments) == ("on_problem", ("a message stayed incomplete for 5 s",))
 
 
 def test_packets_that_arrive_together_are_told_apart_from_others_of_their_size() -> None:
     played = PlayedCall()
     receive_audio(played, 1.0)
-    played.call.execute(SetCallerAudio(1, CallerAudioOptions(is_forwarded=True)))
+    played.call.execute(message_to(1, CallMedia.set_caller_audio, CallerAudioOptions(is_forwarded=True)))
     packet = struct.pack("!BH", 0x13, PACKET_BYTES)
     keys = b"".join(struct.pack("!BHc", 0x03, 1, key) for key in (b"1", b"2"))
     played.sock.incoming += [2 * (packet + bytes(PACKET_BYTES)), keys, packet + bytes(PACKET_BYTES) + packet]
     played.tick(3)
-    audio = [message for message in played.sent if isinstance(message, ReceivedAudio)]
-    assert [len(message.pcm) for message in audio] == 3 * [PACKET_BYTES]
-    assert [message.digit for message in played.sent if isinstance(message, ReceivedKey)] == ["1", "2"]
+    audio = [message for message in played.sent if message.method == "on_caller_audio"]
+    assert [len(message.arguments[0]) for message in audio] == 3 * [PACKET_BYTES]
+    assert [message.arguments[0] for message in played.sent if message.method == "on_key"] == ["1", "2"]

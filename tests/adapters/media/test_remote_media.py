@@ -7,17 +7,9 @@ from uuid import UUID
 import pytest
 
 from vivavoce.adapters.audiosocket.wire import AudioSocketOpening
-from vivavoce.adapters.media.call_media import CallerAudioOptions, MediaReport
+from vivavoce.adapters.media.call_media import CallerAudioOptions, CallMedia, MediaListener, MediaReport
 from vivavoce.adapters.media.link import close_descriptor
-from vivavoce.adapters.media.messages import (
-    CallReport,
-    ControlMessage,
-    DiscardSpeech,
-    PhoneCallOptions,
-    PushSpeech,
-    SetAwaited,
-    SpeechCut,
-)
+from vivavoce.adapters.media.messages import ControlMessage, MediaMessage, PhoneCallOptions, message_to
 from vivavoce.adapters.media.remote_media import RemoteMedia
 from vivavoce.adapters.playback.background import Awaited
 from vivavoce.adapters.playback.heard_words import DiscardResult
@@ -74,7 +66,7 @@ class ControlledCall:
 
     def report(self, pushes: int, queued_s: float) -> None:
         report = MediaReport(pushes=pushes, runs_dry_at=self.now + queued_s, at=self.now)
-        self.media.receive(CallReport(7, report))
+        self.media.receive(message_to(7, MediaListener.on_report, report))
 
     @property
     def lead_s(self) -> float:
@@ -110,7 +102,7 @@ def test_a_report_from_before_a_discard_does_not_bring_the_queue_back(call: Cont
     assert call.lead_s == 0.0
     call.report(pushes=1, queued_s=1.9)  # was on its way
     assert call.lead_s == 0.0
-    call.media.receive(SpeechCut(7, NOTHING_LEFT, requested=True))
+    call.media.receive(message_to(7, MediaListener.on_discarded, NOTHING_LEFT, requested=True))
     call.push(0.4)
     call.report(pushes=2, queued_s=0.4)
     assert call.lead_s == pytest.approx(0.4)
@@ -121,20 +113,20 @@ def test_a_report_counts_again_once_each_discard_is_answered(call: ControlledCal
     call.media.discard()
     call.media.discard()
     for left in (1, 0):
-        call.media.receive(SpeechCut(7, NOTHING_LEFT, requested=True))
+        call.media.receive(message_to(7, MediaListener.on_discarded, NOTHING_LEFT, requested=True))
         call.report(pushes=1, queued_s=0.25)
         assert call.lead_s == pytest.approx(0.0 if left else 0.25)
 
 
 def test_speech_pushed_after_a_discard_of_the_media_server_names_it(call: ControlledCall) -> None:
     call.push(1.0)
-    call.media.receive(SpeechCut(7, NOTHING_LEFT, requested=False))
+    call.media.receive(message_to(7, MediaListener.on_discarded, NOTHING_LEFT, requested=False))
     assert call.lead_s == 0.0
     call.push(1.0)
     call.media.discard()
-    pushed = [message for message in call.sent if isinstance(message, PushSpeech)]
-    assert [each.known_discards for each in pushed] == [0, 1]
-    assert isinstance(call.sent[-1], DiscardSpeech)
+    *pushed, last = call.sent
+    assert [each.arguments[-1] for each in pushed if isinstance(each, MediaMessage)] == [0, 1]
+    assert last == message_to(7, CallMedia.discard)
 
 
 def test_unchanged_options_of_the_callers_audio_are_not_sent_again(call: ControlledCall) -> None:
@@ -146,7 +138,7 @@ def test_another_media_server_is_told_what_the_caller_waits_for(call: Controlled
     call.media.set_awaited(Awaited.CALLER)
     assert call.sent == []
     call.media.set_awaited(Awaited.PROGRAM)
-    assert call.sent == [SetAwaited(7, Awaited.PROGRAM)]
+    assert call.sent == [message_to(7, CallMedia.set_awaited, Awaited.PROGRAM)]
     again: list[ControlMessage] = []
 
     def send(message: ControlMessage, descriptor: int) -> None:
@@ -154,4 +146,4 @@ def test_another_media_server_is_told_what_the_caller_waits_for(call: Controlled
         close_descriptor(descriptor)
 
     call.media.reopen(send)
-    assert SetAwaited(7, Awaited.PROGRAM) in again
+    assert message_to(7, CallMedia.set_awaited, Awaited.PROGRAM) in again

@@ -8,20 +8,14 @@ import numpy as np
 
 from shared.calls.rtp_phone import bind_pair
 from shared.calls.rtp_stream import RtpSource
-from vivavoce.adapters.media.call_media import CallerAudioOptions
+from vivavoce.adapters.media.call_media import CallerAudioOptions, CallMedia
 from vivavoce.adapters.media.clock import Clock
 from vivavoce.adapters.media.messages import (
-    CallClosed,
-    CallProblem,
-    CallReport,
-    DiscardSpeech,
-    HangUp,
     MediaMessage,
     OpenPhoneCall,
+    PhoneCallControl,
     PhoneCallOptions,
-    PushSpeech,
-    ReceivedAudio,
-    SetCallerAudio,
+    message_to,
 )
 from vivavoce.adapters.media.phone_call import PhoneCall
 from vivavoce.adapters.rtp.codec import CODECS
@@ -75,7 +69,7 @@ class WiredCall:
 
     def take_sent(self) -> list[MediaMessage]:
         sent, self.sent = self.sent, []
-        return [message for message in sent if not isinstance(message, CallReport)]
+        return [message for message in sent if message.method != "on_report"]
 
     def _send(self, message: MediaMessage) -> int:
         self.sent.append(message)
@@ -98,7 +92,7 @@ def wired_call(silent_s: float | None = None) -> Iterator[WiredCall]:
     try:
         yield call
     finally:
-        call.call.execute(HangUp(1, "the test is over"))
+        call.call.execute(message_to(1, PhoneCallControl.hang_up, "the test is over"))
         call.tick(2)
         call.phone.close()
         call.phone_reports.close()
@@ -112,9 +106,9 @@ def chunk(seconds: float) -> AudioChunk:
 def test_silence_speech_and_a_discard_are_one_unbroken_stream() -> None:
     with wired_call() as call:
         call.tick(5)
-        call.call.execute(PushSpeech(1, chunk(1.0), 0, 0))
+        call.call.execute(message_to(1, PhoneCallControl.push_speech, chunk(1.0), 0, 0))
         call.tick(10)
-        call.call.execute(DiscardSpeech(1))
+        call.call.execute(message_to(1, CallMedia.discard))
         call.tick(10)
         packets = call.received()
         assert len(packets) == 25
@@ -148,7 +142,7 @@ def test_reports_go_to_the_next_port_and_a_bye_from_there_ends_the_call() -> Non
         call.phone_reports.sendto(encode_bye(source.ssrc, "phone"), reports_port)
         call.tick(6)
         (closed,) = call.take_sent()
-        assert isinstance(closed, CallClosed) and closed.reason == "the caller hung up"
+        assert (closed.method, closed.arguments[0]) == ("on_closed", "the caller hung up")
         (ours,) = {packet.ssrc for packet in call.received()}
         *_, data = datagrams(call.phone_reports)  # a report may come before it
         assert Bye((ours,)) in parse_rtcp(data)
@@ -156,7 +150,7 @@ def test_reports_go_to_the_next_port_and_a_bye_from_there_ends_the_call() -> Non
 
 def test_the_callers_audio_is_forwarded_in_order_and_a_flood_from_elsewhere_is_read_past() -> None:
     with wired_call() as call:
-        call.call.execute(SetCallerAudio(1, CallerAudioOptions(is_forwarded=True)))
+        call.call.execute(message_to(1, CallMedia.set_caller_audio, CallerAudioOptions(is_forwarded=True)))
         source, stranger = RtpSource(), bind_pair()
         packets = [source.next(bytes([level]) * SAMPLES) for level in (0x10, 0x20, 0x30, 0x40)]
         for index in (0, 2, 1, 3):
@@ -166,7 +160,7 @@ def test_the_callers_audio_is_forwarded_in_order_and_a_flood_from_elsewhere_is_r
             stranger[0].sendto(encode_packet(packets[0]), call.server)
         call.phone.sendto(encode_packet(source.next(b"\x50" * SAMPLES)), call.server)
         call.tick(5)
-        heard = [message.pcm for message in call.take_sent() if isinstance(message, ReceivedAudio)]
+        heard = [message.arguments[0] for message in call.take_sent() if message.method == "on_caller_audio"]
         decode = CODECS["ulaw"].decode
         assert b"".join(heard) == b"".join(
             decode(bytes([level]) * SAMPLES) for level in (0x10, 0x20, 0x30, 0x40, 0x50)
@@ -179,14 +173,16 @@ def test_the_callers_audio_is_forwarded_in_order_and_a_flood_from_elsewhere_is_r
 
 def test_a_flood_of_the_peer_is_taken_in_small_parts_and_dropped_beyond_the_limit() -> None:
     with wired_call() as call:
-        call.call.execute(SetCallerAudio(1, CallerAudioOptions(is_forwarded=True)))
+        call.call.execute(message_to(1, CallMedia.set_caller_audio, CallerAudioOptions(is_forwarded=True)))
         source = RtpSource(packet_samples=10 * SAMPLES)
         seconds = 0.0
         for _ in range(20 * 50):
             for _ in range(4):
                 call.phone.sendto(encode_packet(source.next(b"\x10" * 10 * SAMPLES)), call.server)
             call.tick()
-            audio = [message.pcm for message in call.take_sent() if isinstance(message, ReceivedAudio)]
+            audio = [
+                message.arguments[0] for message in call.take_sent() if message.method == "on_caller_audio"
+            ]
             in_a_tick_s = sum(map(len, audio)) / 16_000
             assert in_a_tick_s <= 0.2
             seconds += in_a_tick_s
@@ -202,5 +198,5 @@ def test_a_peer_that_sends_nothing_for_the_limit_is_given_up() -> None:
         assert call.take_sent() == []
         call.tick(15)
         problem, closed = call.take_sent()
-        assert isinstance(problem, CallProblem) and problem.text == "the caller has sent nothing for 2 s"
-        assert isinstance(closed, CallClosed)
+        assert (problem.method, problem.arguments) == ("on_problem", ("the caller has sent nothing for 2 s",))
+        assert closed.method == "on_closed"
