@@ -113,7 +113,7 @@ KITS: Final = {
         "models/bundle_files.py",
         "models/checkpoint/*",
         "models/decoding/*",
-        "models/devices/onnx_sessions.py",
+        "models/devices/*",
         "models/networks/*",
         "models/onnx_graphs/*",
         "models/phonemes/*",

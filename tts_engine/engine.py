@@ -24,7 +24,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.devices.execution import AUTO_PRECISION
 from .backends.base import (
     Backend,
     InterruptibleBackend,
@@ -39,7 +38,7 @@ from .backends.base import (
     request_in,
 )
 from .backends.loading import load_backend
-from .backends.voice_kind import NOTHING_KEPT, KeptSpeechConfig
+from .backends.voice_kind import AUTO_PRECISION, NOTHING_KEPT, KeptSpeechConfig
 from .errors import BadRequest, LanguageNotSpoken, Overloaded, UnknownVoice
 from .metrics import Metrics
 from .reading.directions import Directions, PlainText
@@ -150,7 +149,7 @@ class Engine(SpeechEngine):
         precision: of CosyVoice's language model: "fp32", "bf16", "fp16", "int8", "int4", "int4-int8" (int4
             with the flow in int8), "fp32-fp16" (the flow in fp16, on a GPU) or "auto" (that or "fp32").
         device: "auto" (a GPU if torch computes the bundle and can use one), "cpu", "cuda" or "cuda:N"; where
-            ONNX Runtime computes, any name of ``models.onnx_providers``.
+            ONNX Runtime computes, any name of ``models.device_names``.
         executor: of CosyVoice's networks: "torch", "onnxruntime" or "auto" (``models.cosyvoice.executors``).
         backend: used instead of the bundle's backend.
         process: renders in a child process; None renders on threads of this process.

@@ -45,10 +45,6 @@ class Precision(StrEnum):
         return Precision.INT8 if self is Precision.INT4_INT8 else Precision.FP32
 
 
-# A caller's choice of the precision for the device: FP32_FP16 where torch computes CosyVoice on a card.
-AUTO_PRECISION = "auto"
-
-
 class DeviceError(ValueError):
     """A device name that is unknown, or a device that this machine does not have."""
 

@@ -1,12 +1,7 @@
-"""Devices of ONNX Runtime's sessions: the name of each, its execution provider, and the package that has it.
+"""Devices of ONNX Runtime's sessions: the execution provider of each, and the package that has it.
 
-    cpu                       every package
-    cuda:1, tensorrt:1        a graphics card of NVIDIA, by its number
-    migraphx:1, rocm:1        one of AMD
-    openvino:GPU              Intel's CPU (without a name), GPU or NPU
-    directml:1, coreml        Windows, macOS
-
-A package has the providers that it was built with. ``onnx_sessions`` opens sessions on these devices.
+``device_names`` has the names. A package has the providers that it was built with. ``onnx_sessions`` opens
+sessions on these devices.
 
 Source: ONNX Runtime's documentation of its execution providers and their options.
 """
@@ -15,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..device_names import DEVICE_NAMES, DEVICE_PATTERN
 from .execution import DeviceError
 
 
@@ -25,47 +21,27 @@ class OnnxProvider:
     name: str
     package: str  # that contains it; it is installed in the place of onnxruntime
     option: str = ""  # that what follows a device's name is the value of
-    values: str = ""  # a pattern of these
     threads_option: str = ""  # where it does not take the threads of the session
     options: Mapping[str, str] = field(default_factory=dict)  # that differ from its defaults
     next_device: str = ""  # computes what this one cannot, before the CPU does
 
 
-_NUMBER = r"\d{1,3}"
-
 PROVIDERS = {
     "cpu": OnnxProvider("CPUExecutionProvider", "onnxruntime"),
     # TF32 keeps 10 bits of a factor; torch's is switched off as well.
-    "cuda": OnnxProvider(
-        "CUDAExecutionProvider", "onnxruntime-gpu", "device_id", _NUMBER, options={"use_tf32": "0"}
-    ),
-    "tensorrt": OnnxProvider(
-        "TensorrtExecutionProvider", "onnxruntime-gpu", "device_id", _NUMBER, next_device="cuda"
-    ),
-    "migraphx": OnnxProvider("MIGraphXExecutionProvider", "onnxruntime-migraphx", "device_id", _NUMBER),
-    "rocm": OnnxProvider("ROCMExecutionProvider", "onnxruntime-rocm", "device_id", _NUMBER),
+    "cuda": OnnxProvider("CUDAExecutionProvider", "onnxruntime-gpu", "device_id", options={"use_tf32": "0"}),
+    "tensorrt": OnnxProvider("TensorrtExecutionProvider", "onnxruntime-gpu", "device_id", next_device="cuda"),
+    "migraphx": OnnxProvider("MIGraphXExecutionProvider", "onnxruntime-migraphx", "device_id"),
+    "rocm": OnnxProvider("ROCMExecutionProvider", "onnxruntime-rocm", "device_id"),
     "openvino": OnnxProvider(
         "OpenVINOExecutionProvider",
         "onnxruntime-openvino",
         "device_type",
-        "CPU|GPU|NPU",
         threads_option="num_of_threads",
     ),
-    "directml": OnnxProvider("DmlExecutionProvider", "onnxruntime-directml", "device_id", _NUMBER),
+    "directml": OnnxProvider("DmlExecutionProvider", "onnxruntime-directml", "device_id"),
     "coreml": OnnxProvider("CoreMLExecutionProvider", "onnxruntime for macOS"),
 }
-
-# Names of devices as a regular expression, and as a sentence has them.
-DEVICE_PATTERN = "^(auto|{})$".format(
-    "|".join(f"{name}(:({each.values}))?" if each.values else name for name, each in PROVIDERS.items())
-)
-DEVICE_NAMES = ", ".join(
-    ["auto"]
-    + [
-        f"{name}[:{'N' if each.values == _NUMBER else each.values}]" if each.values else name
-        for name, each in PROVIDERS.items()
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)

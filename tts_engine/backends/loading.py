@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from ...models.devices.execution import AUTO_PRECISION
 from ..errors import BadRequest
 from ..voices.voices import Voice
 from .base import Backend, ProcessPolicy
 from .kinds import find_kind, require_folder
-from .voice_kind import NOTHING_KEPT, DividedStages, KeptSpeechConfig, LoadSettings
+from .voice_kind import AUTO_PRECISION, NOTHING_KEPT, DividedStages, KeptSpeechConfig, LoadSettings
 
 
 def load_backend(

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ...models.devices.execution import AUTO_PRECISION
-from ..errors import BundleError, MissingExtra
+from ...models.device_names import DEVICE_NAMES, DEVICE_PATTERN
 from ..voices.voices import Voice
 from .base import Backend
 from .divided_stages import RemoteStage, RenderTransport, StageHost
@@ -21,10 +20,11 @@ from .hosted_backend import BackendParts
 
 if TYPE_CHECKING:
     from ..voices.enrollable import EnrollableVoices
-from ...models.devices.execution import DeviceError
-from ...models.devices.onnx_providers import DEVICE_NAMES, DEVICE_PATTERN
 
 __all__ = ["DEVICE_NAMES", "DEVICE_PATTERN"]
+
+# A caller's choice of the precision for the device: "fp32-fp16" where torch computes CosyVoice on a card.
+AUTO_PRECISION: Final = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,10 @@ class Checkpoints(Protocol):
         """The voices of a bundle without its speakers and networks: they encode recordings."""
         ...
 
+    def card_name(self, device: str) -> str:
+        """Name of the graphics card ``device``, empty for a CPU. Raises BundleError if it is absent."""
+        ...
+
     def errors(self) -> contextlib.AbstractContextManager[None]:
         """Translates what its networks raise for a folder or a device, for the body of a ``with``."""
         ...
@@ -167,15 +171,3 @@ class VoiceKind:
     measure: Callable[[Path, str, str], tuple[DeviceFigure, ...]] | None = None
     measured_on_cpu: bool = False  # whether ``measure`` is meant for a CPU too
     keeps_speech: bool = False  # whether its backend heeds ``LoadSettings.kept_speech``
-
-
-def card_name_of(device: str) -> str:
-    """Name of the graphics card ``device``, empty for a CPU. Raises BundleError if it is absent."""
-    try:
-        from ...models.devices.torch_devices import card_name, find_device
-
-        return card_name(find_device(device))
-    except DeviceError as error:
-        raise BundleError(str(error)) from error
-    except ImportError as error:
-        raise MissingExtra("a device", "cosyvoice") from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..backends.voice_kind import CheckedBundle, CheckedFile
 from ..errors import BadRequest, BundleError, MissingExtra
 from ..voice_kit.loading import translated_errors, writing_errors
+from ..voice_kit.policy import card_name_of
 
 if TYPE_CHECKING:
     from ..voices.enrollable import EnrollableVoices
@@ -29,6 +30,7 @@ class CosyVoiceCheckpoints:
     """``Checkpoints`` of CosyVoice."""
 
     errors = staticmethod(bundle_errors)
+    card_name = staticmethod(card_name_of)
     versions: tuple[int, ...] = (2, 3)
 
     def require_networks(self, folder: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from ...models.cosyvoice.flow.policy import EXACT_POLICY, HALF_PRECISION_POLICY, FlowPolicy
 from ...models.cosyvoice.lm.generation import SpeechLengthRule
-from ...models.devices.execution import AUTO_PRECISION, Executor, Precision, is_torch_installed
+from ...models.devices.execution import Executor, Precision, is_torch_installed
 from ...models.devices.onnx_providers import is_for_onnxruntime_only
+from ..backends.voice_kind import AUTO_PRECISION
 from ..errors import BadRequest, MissingExtra
 from ..voice_kit.loading import require_onnx_device
 from ..voice_kit.policy import DecodingPolicy, require_device

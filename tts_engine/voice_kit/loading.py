@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ...models.devices.execution import AUTO_PRECISION, DeviceError, Executor, Precision
+from ...models.devices.execution import DeviceError, Executor, Precision
 from ...models.devices.onnx_providers import CPU, OnnxDevice, find_onnx_device
 from ..backends.base import Backend
-from ..backends.voice_kind import LoadSettings
+from ..backends.voice_kind import AUTO_PRECISION, LoadSettings
 from ..errors import BadRequest, BundleError, MissingExtra
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ...models.devices.execution import DeviceError, Precision
-from ..errors import BadRequest, BundleError
+from ..errors import BadRequest, BundleError, MissingExtra
 from ..stream_request import Delivery
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class DecodingPolicy:
     # Precision of the language model's matrices.
     precision: Precision = Precision.FP32
     # "auto" (the first GPU that torch can use, else the CPU), "cpu", "cuda" or "cuda:N"; with exported graphs
-    # a name of ``models.onnx_providers``.
+    # a name of ``models.device_names``.
     device: str = "auto"
     # Run DECODE and RENDER steps at the same time, on two threads and device streams. On two cores, three new
     # sessions of CosyVoice were first heard after 9.8, 9.8 and 12.5 s without it, 8.5, 8.5 and 16.1 s with
@@ -48,6 +48,18 @@ def require_device(name: str) -> str:
         return str(find_device(name))
     except DeviceError as fault:
         raise BundleError(str(fault)) from fault
+
+
+def card_name_of(device: str) -> str:
+    """Name of the graphics card ``device``, empty for a CPU. Raises BundleError if it is absent."""
+    try:
+        from ...models.devices.torch_devices import card_name, find_device
+
+        return card_name(find_device(device))
+    except DeviceError as error:
+        raise BundleError(str(error)) from error
+    except ImportError as error:
+        raise MissingExtra("a device", "cosyvoice") from error
 
 
 def requested_sampling(bundle: SamplingT, delivery: Delivery) -> SamplingT:

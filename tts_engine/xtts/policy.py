@@ -3,8 +3,9 @@
 import math
 from dataclasses import dataclass, replace
 
-from ...models.devices.execution import AUTO_PRECISION, Precision
+from ...models.devices.execution import Precision
 from ...models.xtts.config import XTTS_IDS_PER_S
+from ..backends.voice_kind import AUTO_PRECISION
 from ..errors import BadRequest
 from ..segmenter import SegmentPolicy
 from ..voice_kit.policy import DecodingPolicy, require_device

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ....tts_engine.backends.kinds import kinds_with_checkpoints
-from ....tts_engine.backends.voice_kind import CheckedBundle
+from ....tts_engine.backends.voice_kind import CheckedBundle, Checkpoints
 from .report import BenchFigure
 
 _RELEASED_BYTES = 1_000_000_000  # a bundle with less is a reduced one
@@ -34,10 +34,13 @@ class BenchWeights:
             return
         with tempfile.TemporaryDirectory(prefix="vivavoce-bench-") as folder:
             with Console(stderr=True).status("bench: making random weights"):
-                kinds_with_checkpoints()["CosyVoice"].write_random(
-                    Path(folder), self.version, self.size, seed=7
-                )
+                random_checkpoints().write_random(Path(folder), self.version, self.size, seed=7)
             yield Path(folder)
+
+
+def random_checkpoints() -> Checkpoints:
+    """What makes random weights."""
+    return kinds_with_checkpoints()["CosyVoice"]
 
 
 def without_targets(figures: Iterable[BenchFigure]) -> tuple[BenchFigure, ...]:

@@ -10,14 +10,13 @@ from pathlib import Path
 from rich.console import Console
 
 from ....tts_engine.backends.kinds import find_kind
-from ....tts_engine.backends.voice_kind import card_name_of
-from .bundle_weights import BenchWeights, is_released, without_targets
+from .bundle_weights import BenchWeights, is_released, random_checkpoints, without_targets
 from .report import BenchFigure, BenchReport
 
 
 def measure(device: str, weights: BenchWeights, precision: str) -> BenchReport:
     """Measure on a device. Raises BundleError, BadRequest, MissingExtra."""
-    card = card_name_of(device)
+    card = random_checkpoints().card_name(device)
     figures: tuple[BenchFigure, ...] = ()
     if card or (weights.bundle and find_kind(str(weights.bundle)).measured_on_cpu):
         with weights.folder() as folder, Console(stderr=True).status("bench device"):

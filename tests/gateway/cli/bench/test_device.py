@@ -54,7 +54,8 @@ def test_the_measurement_runs_on_a_cpu(tmp_path: Path, version: int) -> None:
 
 def test_targets_apply_to_the_released_size(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = (DeviceFigure("token", 2.0, "ms", at_most=1.5), DeviceFigure("gain", 3.5, "x", at_least=3))
-    monkeypatch.setattr(device, "card_name_of", lambda name: "a card")
+    with_card = SimpleNamespace(card_name=lambda device: "a card")
+    monkeypatch.setattr(device, "random_checkpoints", lambda: with_card)
     for size_bytes, reached in ((2 * 10**9, [False, True]), (1000, [None] * 2)):
         checked = CheckedBundle(2, ("en",), (CheckedFile("llm.pt", size_bytes, ""),), "CosyVoice")
         checkpoints = SimpleNamespace(check=lambda folder, checked=checked: checked)
