@@ -25,7 +25,7 @@ from vivavoce.models.hibari.harmonic_vocoder import HOP as TEACHER_HOP
 from vivavoce.models.hibari.harmonic_vocoder import NOISE_ROWS
 from vivavoce.models.hibari.phonemizer import PhonemeLine
 from vivavoce.models.phonemes.english_ipa import SpelledWord
-from vivavoce.tts_engine.reading.unicode_scripts import join_words
+from vivavoce.tts_engine.reading.normalizer import join_words
 
 ID_SAMPLES = FRAMES_PER_SPEECH_ID * MEL_HOP
 _LEAD_SAMPLES, _TAIL_SAMPLES = SAMPLE_RATE * 60 // 1000, SAMPLE_RATE * 140 // 1000

@@ -15,8 +15,8 @@ from ...models.cosyvoice.front_end.voice_encoder import VoiceEncoder
 from ...models.cosyvoice.front_end.voice_prompt import VoicePrompt, VoicePromptError
 from ..errors import BadRequest
 from ..reading.languages.registry import is_supported_language
-from ..reading.unicode_scripts import estimate_seconds
 from ..segmenter import SpokenWord
+from ..voice_kit.spoken_words import estimate_seconds
 from ..voices.enrollable import EnrollableVoices
 from ..voices.packed_prompt import StorablePrompt
 from ..voices.recording import Recording

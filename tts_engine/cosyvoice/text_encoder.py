@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from ...models.phonemes.arpabet import to_arpabet
 from ...models.phonemes.english_ipa import from_ipa
-from ..reading.pronunciation.pinyin import with_pinyin, with_tone_mark
-from ..reading.unicode_scripts import join_words
+from ..reading.normalizer import join_words
 from ..segmenter import SpokenWord
+from ..voice_kit.pinyin_words import with_pinyin, with_tone_mark
 
 logger = logging.getLogger(__name__)
 

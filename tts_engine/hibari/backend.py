@@ -26,10 +26,10 @@ from ..process_limits import available_cores
 from ..reading.clause_boundaries import BoundaryKind
 from ..reading.normalizer import SpokenWord
 from ..reading.prosody import NEUTRAL_PROSODY, Prosody
-from ..reading.unicode_scripts import WrittenWord, group_written_words
 from ..segmenter import Segment, Segmenter
 from ..stream_request import LIVELINESS
 from ..voice_kit.kept_speech import KeptLine, KeptSpeech, keep_speech
+from ..voice_kit.spoken_words import WrittenWord, group_written_words
 from ..voices.voices import Voice, Voices
 from . import intonation
 from .line_files import line_format

@@ -22,6 +22,7 @@ from .clause_boundaries import (
 from .kit.tokenizer import DraftWord, punctuate
 from .phrase_cuts import FIRST_WORDS, MAX_WORDS, MORE_WORDS, count_words, limit_of, words_after
 from .pronunciation.lexicon import Lexicon, PronouncedRange, Pronunciation, PronunciationFinder
+from .unicode_scripts import ignores_spaces, is_syllabic
 
 _APOSTROPHE_LIKE = re.compile(r"(?<![\w`])([^\W\d_]+)`(?=[^\W\d_])")  # not the "`" that ends `code`
 _WITHIN_SENTENCES = (BoundaryKind.CLAUSE, BoundaryKind.ELLIPSIS)
@@ -305,3 +306,28 @@ class TextNormalizer:
 
 def _moved(part: PronouncedRange, by: int) -> PronouncedRange:
     return replace(part, start=part.start + by, stop=part.stop + by, end=part.end + by)
+
+
+def join_words(words: Sequence[SpokenWord]) -> str:
+    """Join words as they are written: with blanks in spaced scripts, without beside Han and kana."""
+    parts: list[str] = []
+    for index, word in enumerate(words):
+        if index and not _are_joined(words[index - 1], word):
+            parts.append(" ")
+        parts += (word.text, word.punctuation)
+    return "".join(parts)
+
+
+def full_stop_after(word: SpokenWord) -> str:
+    """Return the mark that ends a sentence after ``word``, in the width of its script."""
+    return "。" if ignores_spaces(word.text[-1]) else "."
+
+
+def _are_joined(left: SpokenWord, right: SpokenWord) -> bool:
+    """Whether no blank is written between two words."""
+    last, first = (left.text + left.punctuation)[-1], right.text[0]
+    if ignores_spaces(last) or ignores_spaces(first):
+        return True
+    if left.is_mark or right.is_mark:  # as written: <strong> touches the words that it encloses
+        return right.start - left.stop <= len(left.punctuation)
+    return left.stop == right.start and is_syllabic(last) and is_syllabic(first)

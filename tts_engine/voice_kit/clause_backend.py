@@ -23,12 +23,12 @@ from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
 from ..backends.voice_kind import NOTHING_KEPT, KeptSpeechConfig
 from ..chunk import SAMPLE_RATE, Phoneme, Word
 from ..process_limits import available_cores
-from ..reading.unicode_scripts import estimate_seconds, group_written_words
 from ..segmenter import Segment, Segmenter, SpokenWord
 from ..voices.voices import Voices
 from . import espeak
 from .kept_speech import KeptLine, keep_speech
 from .speech_files import Arrays, LineFormat
+from .spoken_words import estimate_seconds, group_written_words
 
 logger = logging.getLogger(__name__)
 

@@ -45,10 +45,9 @@ from ..reading.unicode_scripts import (
     NO_SPACE_SCRIPTS,
     WIDE_MARKS,
     ReadableScripts,
-    detect_language,
     is_unspaced,
-    nth_syllabic_position,
 )
+from .clause_language import detect_language, nth_syllabic_position
 
 MAX_MULTILINGUAL_CLAUSE_CHARACTERS = 240  # a clause without a boundary is cut there: about 16 s of speech
 MAX_SYLLABIC_CHARACTERS = 60  # the same for Han, kana and Hangul

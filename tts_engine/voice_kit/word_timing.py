@@ -19,8 +19,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..chunk import SAMPLE_RATE, Word
-from ..reading.unicode_scripts import WrittenWord, estimate_seconds, group_written_words
 from ..segmenter import SpokenWord
+from .spoken_words import WrittenWord, estimate_seconds, group_written_words
 
 _USUAL_LENGTH_S = 2.0  # of usual speech, that the expected pace counts as in the mean
 _MAX_LENGTH_S = 30.0  # of usual speech that the mean looks back, so that it follows a change

@@ -12,9 +12,10 @@ from ...models.xtts.text.cleaner import NumberWords, clean_text
 from ...models.xtts.text.language_tables import CHARACTER_LIMITS
 from ...models.xtts.text.tokenizer import XttsTokenizer
 from ..errors import MissingExtra
-from ..reading.pronunciation.pinyin import with_pinyin
-from ..reading.unicode_scripts import estimate_seconds, join_words
+from ..reading.normalizer import join_words
 from ..segmenter import BoundaryKind, Segment, best_cut
+from ..voice_kit.pinyin_words import with_pinyin
+from ..voice_kit.spoken_words import estimate_seconds
 from .languages import XTTS_LANGUAGES, language_of_text
 
 logger = logging.getLogger(__name__)

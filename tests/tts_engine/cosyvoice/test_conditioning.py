@@ -7,8 +7,8 @@ from vivavoce.models.cosyvoice.config import BLOCK_IDS, FRAMES_PER_SPEECH_ID, ME
 from vivavoce.models.cosyvoice.front_end.voice_prompt import VoicePrompt
 from vivavoce.tts_engine.cosyvoice.bundle_voices import BundleVoices
 from vivavoce.tts_engine.cosyvoice.conditioning import FlowPrompt
-from vivavoce.tts_engine.reading.unicode_scripts import estimate_seconds
 from vivavoce.tts_engine.segmenter import SpokenWord
+from vivavoce.tts_engine.voice_kit.spoken_words import estimate_seconds
 
 MAX_IDS = 100
 

@@ -12,8 +12,8 @@ from vivavoce.tts_engine.cosyvoice.conditioning import FlowPrompt, VoiceConditio
 from vivavoce.tts_engine.cosyvoice.sentence import SentenceConfig
 from vivavoce.tts_engine.cosyvoice.session import CosyVoiceSession
 from vivavoce.tts_engine.cosyvoice.text_encoder import CosyVoiceTextEncoder
-from vivavoce.tts_engine.reading.unicode_scripts import estimate_seconds
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, SpokenWord
+from vivavoce.tts_engine.voice_kit.spoken_words import estimate_seconds
 from vivavoce.tts_engine.voice_kit.word_timing import SpeakingPace, VoicePaces
 
 IDS = SpecialIds(CosyVoiceVersion.V2)

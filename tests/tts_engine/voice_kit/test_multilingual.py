@@ -13,13 +13,13 @@ from vivavoce.tts_engine.cosyvoice.generation_segmenter import GenerationPolicy,
 from vivavoce.tts_engine.errors import BadRequest, MissingExtra
 from vivavoce.tts_engine.reading.languages.ja.kana_numbers import number_to_kana, numerals_to_kana
 from vivavoce.tts_engine.reading.languages.registry import LANGUAGES as READ_LANGUAGES
-from vivavoce.tts_engine.reading.unicode_scripts import estimate_seconds, group_written_words
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment
 from vivavoce.tts_engine.voice_kit import multilingual_clause_normalizer
 from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import (
     LanguageGrammars,
     language_code,
 )
+from vivavoce.tts_engine.voice_kit.spoken_words import estimate_seconds, group_written_words
 
 wetext = pytest.importorskip("wetext")
 num2words = pytest.importorskip("num2words").num2words

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pytest
 
 from vivavoce.tts_engine.reading.languages.en.rules import normalize
-from vivavoce.tts_engine.reading.unicode_scripts import estimate_seconds
 from vivavoce.tts_engine.segmenter import SpokenWord
+from vivavoce.tts_engine.voice_kit.spoken_words import estimate_seconds
 from vivavoce.tts_engine.voice_kit.word_timing import SpeakingPace, TimedWord, VoicePaces, WordTimeEstimator
 
 

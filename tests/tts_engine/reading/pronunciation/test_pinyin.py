@@ -2,7 +2,8 @@
 
 import pytest
 
-from vivavoce.tts_engine.reading.pronunciation.pinyin import BadPinyin, read_pinyin, with_tone_mark
+from vivavoce.tts_engine.reading.pronunciation.pinyin import BadPinyin, read_pinyin
+from vivavoce.tts_engine.voice_kit.pinyin_words import with_tone_mark
 
 
 @pytest.mark.parametrize(
