@@ -102,20 +102,11 @@ Stages = frozenset[Stage]
 ALL_STAGES: Stages = frozenset(Stage)
 
 
-class Backend(Protocol):
-    """A speech model behind ``Engine``.
+class SlotRenderer(Protocol):
+    """The part of a ``Backend`` that needs tensors: it renders the slots that are open.
 
-    ``step`` runs on a worker thread. The other methods return at once; the engine calls them under its lock,
-    apart from ``close``.
+    ``step`` runs on a worker thread. The other methods return at once; the engine calls them under its lock.
     """
-
-    @property
-    def voices(self) -> Voices:
-        """The loaded voices."""
-
-    @property
-    def warm_up_text(self) -> str:
-        """Text that each worker renders once before the engine opens."""
 
     @property
     def workers(self) -> Sequence[Stages]:
@@ -138,16 +129,6 @@ class Backend(Protocol):
         At least one, but none while nothing can compute the voice, such as after its device failed.
         """
 
-    def segmenter(self, request: SlotRequest) -> Segmenter:
-        """A new segmenter for the request. Raises BadRequest, for example for the language."""
-
-    def open_slot(self, request: SlotRequest) -> int:
-        """Open a slot. Raises BadRequest or Overloaded.
-
-        The engine opens at most ``slots``, not counting slots that were cancelled in a running step and close
-        when it ends.
-        """
-
     def close_slot(self, slot: int) -> None:
         """Close a slot in any state. Not called while the slot is being stepped."""
 
@@ -157,8 +138,37 @@ class Backend(Protocol):
         An exception in the place of a result ends that session only; an exception raised ends all of them.
         """
 
+
+class VoiceFrontEnd(Protocol):
+    """The part of a ``Backend`` that needs no tensors: its voices, and how their text is read.
+
+    The methods return at once, apart from ``close``; the engine calls them under its lock.
+    """
+
+    @property
+    def voices(self) -> Voices:
+        """The loaded voices."""
+
+    @property
+    def warm_up_text(self) -> str:
+        """Text that each worker renders once before the engine opens."""
+
+    def segmenter(self, request: SlotRequest) -> Segmenter:
+        """A new segmenter for the request. Raises BadRequest, for example for the language."""
+
     def close(self) -> None:
         """Free everything. Called once no step is running."""
+
+
+class Backend(VoiceFrontEnd, SlotRenderer, Protocol):
+    """A speech model behind ``Engine``."""
+
+    def open_slot(self, request: SlotRequest) -> int:
+        """Open a slot. Raises BadRequest or Overloaded.
+
+        Returns at once. The engine calls it under its lock, and opens at most ``slots``, not counting slots
+        that were cancelled in a running step and close when it ends.
+        """
 
 
 @runtime_checkable

@@ -1,40 +1,11 @@
 """A backend in two parts: a renderer that another process may load, and a front end that needs no tensors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..segmenter import Segmenter
-from ..voices.voices import Voice, Voices
-from .base import Backend, SlotRequest, SlotTurn, Stage, Stages, StepResult, VaryingBackend
-
-
-class SlotRenderer(Protocol):
-    """The part of a ``Backend`` that needs tensors. Every member is as in ``Backend``."""
-
-    @property
-    def workers(self) -> Sequence[Stages]:
-        """As ``Backend``."""
-
-    @property
-    def slots(self) -> int:
-        """As ``Backend``."""
-
-    @property
-    def memory_slots(self) -> int:
-        """As ``Backend``."""
-
-    def max_batch_size(self, stage: Stage) -> int:
-        """As ``Backend``."""
-
-    def stage(self, slot: int) -> Stage:
-        """As ``Backend``."""
-
-    def close_slot(self, slot: int) -> None:
-        """As ``Backend``."""
-
-    def step(self, worker: int, turns: Sequence[SlotTurn]) -> Sequence[StepResult | Exception]:
-        """As ``Backend``."""
+from ..voices.voices import Voice
+from .base import Backend, SlotRenderer, SlotRequest, Stage, VaryingBackend, VoiceFrontEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +37,11 @@ def host_backend(load: Callable[[], Backend]) -> HostedBackend:
     )
 
 
-class BackendFrontEnd(Protocol):
+class BackendFrontEnd(VoiceFrontEnd, Protocol):
     """The part of a backend that needs no tensors and stays in the parent process."""
-
-    @property
-    def voices(self) -> Voices:
-        """As ``Backend.voices``."""
-
-    @property
-    def warm_up_text(self) -> str:
-        """As ``Backend.warm_up_text``."""
-
-    def segmenter(self, request: SlotRequest) -> Segmenter:
-        """As ``Backend.segmenter``."""
 
     def prepare_request(self, request: SlotRequest) -> object:
         """Check a request; the picklable value with which the renderer opens a slot. Raises BadRequest."""
-
-    def close(self) -> None:
-        """Free the voices."""
 
 
 @dataclass(frozen=True, slots=True)

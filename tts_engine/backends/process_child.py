@@ -22,8 +22,8 @@ from multiprocessing.connection import Connection
 
 from ..errors import BadRequest, BundleError, SynthesisFailed, UnknownVoice, VivavoceError
 from ..voices.voices import Voice
-from .base import PreparingBackend, SlotTurn, Stage, Stages, StepResult
-from .hosted_backend import HostedBackend, SlotRenderer
+from .base import PreparingBackend, SlotRenderer, SlotTurn, Stage, Stages, StepResult
+from .hosted_backend import HostedBackend
 
 logger = logging.getLogger(__name__)
 
