@@ -14,7 +14,6 @@ class ReadingStyle:
 
     day_first: bool = False  # "3/4" is the third of April, not March fourth
     zero: Literal["zero", "oh"] = "zero"  # word of the digit 0 in codes and phone numbers
-    digit_pairs: bool = False  # "4821" in a code is "forty eight twenty one"
 
 
 DEFAULT_READING_STYLE = ReadingStyle()

@@ -85,14 +85,10 @@ class Speller:
         ``sizes``: of the groups, which add up to the length of the range; by default ``digit_group_sizes``.
         """
         for size in sizes or digit_group_sizes(stop - start):
-            self.spell_group(scan, start, start + size)
+            self.spell(scan, start, start + size)
             start += size
             if start < stop:
                 scan.punctuate(self.comma)
-
-    def spell_group(self, scan: ScanState, start: int, stop: int) -> None:
-        """Spell one group of a code."""
-        self.spell(scan, start, stop)
 
     def read_digits(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read a code of digits in groups."""

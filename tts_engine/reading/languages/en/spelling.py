@@ -70,19 +70,6 @@ class EnglishSpeller(Speller):
         """Return the word of ``digit``, "oh" for 0 where the style asks for it."""
         return scan.style.zero if digit == "0" else self.digit(digit)
 
-    def spell_group(self, scan: ScanState, start: int, stop: int) -> None:
-        """Spell one group of a code, in pairs of digits where the style asks for them."""
-        group = scan.view[start:stop]
-        if not scan.style.digit_pairs or len(group) % 2 or not group.isdigit():
-            self.spell(scan, start, stop)
-            return
-        for at in range(start, stop, 2):
-            pair = scan.view[at : at + 2]
-            if pair[0] == "0":
-                self.spell(scan, at, at + 2)
-            else:
-                scan.emit(self.number(pair), at, at + 2)
-
     def letter_name(self, scan: ScanState, letter: str) -> str:
         """Return what makes a voice say the name of ``letter``: a capital, or its respelling."""
         capital = letter.upper()[:1]

@@ -92,21 +92,6 @@ def test_the_locale_decides_the_order_of_dates_and_the_name_of_0(
     assert spoken(written, READING_STYLES[locale]) == expected
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        ("Code 4821", "Code forty eight twenty one"),
-        ("Code 482", "Code four eight two"),
-        ("Code 4807", "Code forty eight zero seven"),
-        ("order 48213", "order four eight two one three"),
-        ("Code AB12", "Code A B twelve"),
-        ("We have 4821 users.", "We have four thousand eight hundred twenty one users."),
-    ],
-)
-def test_digits_of_a_code_are_read_in_pairs_where_the_style_asks_for_it(written: str, expected: str) -> None:
-    assert spoken(written, ReadingStyle(digit_pairs=True)) == expected
-
-
 def test_letters_spelled_with_words_have_a_pause_between_them() -> None:
     assert spoken("It is M as in Mary B as in boy 7.") == "It is M, as in Mary, B as in boy, seven."
 
