@@ -28,7 +28,7 @@ BLOCK_IN: Final = 96
 BLOCK_GROUPS: Final = BLOCK_IN // DECIMATION
 # OpenBLAS wakes its thread pool above 262,144 multiply-adds; 64 rows are 196,608 and 256 ms of speech.
 MAX_ROWS: Final = 64
-BUILT_IN_RATES: Final = (8_000, 24_000)  # Hz that ``resampler_to`` supports
+BUILT_IN_RATES: Final = (8_000, 24_000)  # Hz of encoded speech that no other library resamples
 WIDEBAND_CUTOFF_HZ: Final = 7_400  # -6 dB; the pass band ends at 6,700 Hz, the stop band begins at 8,050 Hz
 
 
@@ -246,25 +246,16 @@ class BlockResampler:
 
 
 def resampler_to(sample_rate: int) -> Resampler:
-    """Return the resampler from 24 kHz to 8 or 24 kHz; raises ValueError for other rates."""
+    """Return the resampler with the least delay from 24 kHz: one in blocks but to 8, 16 and 24 kHz."""
     match sample_rate:
         case 8_000:
             return Downsampler()
+        case 16_000:
+            return WidebandDownsampler()
         case 24_000:
             return PassthroughResampler()
         case _:
-            raise ValueError(
-                f"got {sample_rate} Hz; 8000 and 24000 are built in, others need a BlockResampler"
-            )
-
-
-def call_resampler(sample_rate: int) -> Resampler:
-    """Return the resampler from 24 kHz to the rate of a call: one in blocks but for 8, 16 and 24 kHz."""
-    if sample_rate == 16_000:
-        return WidebandDownsampler()
-    if sample_rate in BUILT_IN_RATES:
-        return resampler_to(sample_rate)
-    return soxr_resampler(SAMPLE_RATE, sample_rate)
+            return soxr_resampler(SAMPLE_RATE, sample_rate)
 
 
 def soxr_resampler(input_rate: int, output_rate: int) -> BlockResampler:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Final
 
 from ...tts_engine.chunk import AudioChunk
-from ..audio.resample import call_resampler
 from ..echo_filter import EchoFilter
 from ..playback.background import BackgroundMixer
 from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
@@ -66,7 +65,6 @@ class PhoneCall:
         self._playout = Playout(
             start=clock.join(self),
             sample_rate=opening.options.sample_rate,
-            resampler=call_resampler(opening.options.sample_rate),
             background=background,
         )
         self._skipped = 0  # packets of the playout, as the wire knows

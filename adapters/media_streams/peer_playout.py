@@ -24,7 +24,6 @@ from math import inf
 from typing import Final
 
 from ...tts_engine.chunk import AudioChunk
-from ..audio.resample import Resampler
 from ..playback.background import BackgroundMixer
 from ..playback.chunk_resampler import ChunkResampler
 from ..playback.heard_words import DiscardResult, HeardMark, HeardWord, HeardWords
@@ -77,7 +76,6 @@ class PeerPlayout:
         max_ahead_s: speech that the peer may hold.
         reports_marks: whether the peer reports what it has played; else it is not asked to.
         fills_pauses: whether silence is sent while there is no speech.
-        resampler: 24 kHz to ``sample_rate``; by default the one with the least delay.
         background: mixes its sounds into the speech, and into silence that is then always sent; None: there
             are none.
     """
@@ -91,7 +89,6 @@ class PeerPlayout:
         max_ahead_s: float = MAX_AHEAD_S,
         reports_marks: bool = True,
         fills_pauses: bool = False,
-        resampler: Resampler | None = None,
         background: BackgroundMixer | None = None,
     ) -> None:
         self.background = background
@@ -104,7 +101,7 @@ class PeerPlayout:
         self._reports_marks = reports_marks
         self._fills_pauses = fills_pauses or background is not None
         self._silence = bytes(round(2 * _SILENCE_S * sample_rate))
-        self._resampler = ChunkResampler(sample_rate, resampler)
+        self._resampler = ChunkResampler(sample_rate)
         self._words = HeardWords(sample_rate)
 
         self._ready = bytearray()  # not yet sent

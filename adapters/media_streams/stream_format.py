@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..audio.line_codecs import line_codec
-from ..audio.resample import Resampler, call_resampler
 
 
 def _same(pcm: bytes) -> bytes:
@@ -30,10 +29,6 @@ class StreamFormat:
     def bytes_per_ms(self) -> int:
         """Bytes of a millisecond; all rates are whole kHz."""
         return self.sample_bytes * self.sample_rate // 1000
-
-    def resampler(self) -> Resampler:
-        """Return a new resampler from 24 kHz to the rate."""
-        return call_resampler(self.sample_rate)
 
 
 def _g711(name: str) -> StreamFormat:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...tts_engine.chunk import SAMPLE_RATE
-from ..audio.resample import call_resampler
+from ..audio.resample import resampler_to
 
 Samples = NDArray[np.int16]
 
@@ -104,7 +104,7 @@ def make_loop(pcm: bytes, sample_rate: int) -> Samples:
     """Return a loop of s16le at 24 kHz at another rate, its end faded into its beginning; (0,) if short."""
     if len(pcm) < 2 * MIN_LOOP_S * SAMPLE_RATE:
         return np.zeros(0, np.int16)
-    resampler = call_resampler(sample_rate)
+    resampler = resampler_to(sample_rate)
     samples = np.frombuffer(resampler.push(pcm) + resampler.drain(), "<i2").astype(np.float64)
     joint = round(JOINT_S * sample_rate)
     rising = np.linspace(0, 1, joint)

@@ -1,20 +1,18 @@
 """Brings the chunks of a stream to the listener's rate."""
 
 from ...tts_engine.chunk import SAMPLE_RATE, AudioChunk
-from ..audio.resample import Resampler, resampler_to
+from ..audio.resample import resampler_to
 
 
 class ChunkResampler:
     """Resamples chunks of 24 kHz; those that a voice rendered at the listener's rate stay as they are.
 
-    Args:
-        sample_rate: of the listener, Hz.
-        resampler: from 24 kHz to it; by default the one with the least delay.
+    sample_rate: of the listener, Hz.
     """
 
-    def __init__(self, sample_rate: int, resampler: Resampler | None = None) -> None:
+    def __init__(self, sample_rate: int) -> None:
         self._sample_rate = sample_rate
-        self._resampler = resampler_to(sample_rate) if resampler is None else resampler
+        self._resampler = resampler_to(sample_rate)
         self._withholds = False
 
     def push(self, chunk: AudioChunk) -> bytes:

@@ -14,14 +14,14 @@ After more than 200 ms, nothing is sent at once: the listener has heard the gap,
 only wait in its buffer. The schedule's own packets follow.
 """
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import inf
+from operator import add
 from typing import Final
 
 import numpy as np
 
 from ...tts_engine.chunk import AudioChunk
-from ..audio.resample import Resampler
 from .background import BackgroundMixer
 from .chunk_resampler import ChunkResampler
 from .heard_words import DiscardResult, HeardMark, HeardWord, HeardWords
@@ -47,14 +47,7 @@ class PlayoutStats:
     discards: int = 0  # barge-ins
 
     def __add__(self, other: "PlayoutStats") -> "PlayoutStats":
-        return PlayoutStats(
-            self.packets + other.packets,
-            self.speech_packets + other.speech_packets,
-            self.late_packets + other.late_packets,
-            self.skipped_packets + other.skipped_packets,
-            self.underruns + other.underruns,
-            self.discards + other.discards,
-        )
+        return PlayoutStats(*map(add, astuple(self), astuple(other)))
 
 
 class Playout:
@@ -68,7 +61,6 @@ class Playout:
         start: time at which the first packet is due, monotonic seconds.
         sample_rate: rate of the packets, Hz.
         ptime_ms: length of a packet; raises ValueError unless it is a whole number of samples.
-        resampler: 24 kHz to ``sample_rate``; by default the one with the least delay.
         background: mixes its sounds into the packets; None: there are none.
     """
 
@@ -78,7 +70,6 @@ class Playout:
         start: float,
         sample_rate: int = 8_000,
         ptime_ms: int = 20,
-        resampler: Resampler | None = None,
         background: BackgroundMixer | None = None,
     ) -> None:
         if ptime_ms <= 0 or sample_rate * ptime_ms % 1000:
@@ -90,7 +81,7 @@ class Playout:
         self._packet_samples = sample_rate * ptime_ms // 1000
         self._history = round(_HISTORY_S * sample_rate)  # samples
         self._silence = bytes(2 * self._packet_samples)
-        self._resampler = ChunkResampler(sample_rate, resampler)
+        self._resampler = ChunkResampler(sample_rate)
 
         self._slot = 0  # number of the next packet
         self._due_at = start  # start + slot * ptime

@@ -303,7 +303,6 @@ class WebSocketLeg:
                 max_ahead_s=started.max_ahead_s,
                 reports_marks=started.reports_marks,
                 fills_pauses=started.fills_pauses,
-                resampler=started.format.resampler(),
                 background=services.calls.background_mixer(started.format.sample_rate),
             ),
             self._send_command,

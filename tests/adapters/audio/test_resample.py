@@ -15,7 +15,6 @@ from vivavoce.adapters.audio.resample import (
     PassthroughResampler,
     Resampler,
     WidebandDownsampler,
-    call_resampler,
     coefficients,
     resampler_to,
     wideband_coefficients,
@@ -292,9 +291,5 @@ def test_draining_or_resetting_a_block_resampler_starts_a_new_signal() -> None:
 
 
 def test_resampler_to_selects_by_rate() -> None:
-    assert isinstance(resampler_to(8_000), Downsampler)
-    assert isinstance(resampler_to(24_000), PassthroughResampler)
     kinds = [Downsampler, WidebandDownsampler, PassthroughResampler, BlockResampler]
-    assert [type(call_resampler(rate)) for rate in (8_000, 16_000, 24_000, 48_000)] == kinds
-    with pytest.raises(ValueError, match="got 16000 Hz; 8000 and 24000 are built in"):
-        resampler_to(16_000)
+    assert [type(resampler_to(rate)) for rate in (8_000, 16_000, 24_000, 48_000)] == kinds

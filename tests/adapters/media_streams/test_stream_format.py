@@ -9,7 +9,7 @@ import pytest
 
 from shared.audio.g711_tables import A_LAW, MU_LAW, G711Law
 from shared.calls.carrier_messages import PLIVO_START, TELNYX_START, TWILIO_START
-from vivavoce.adapters.audio.resample import Downsampler
+from vivavoce.adapters.audio.resample import Downsampler, resampler_to
 from vivavoce.adapters.media_streams.asterisk import AsteriskStreamConnection
 from vivavoce.adapters.media_streams.carriers.plivo import PlivoStreamConnection
 from vivavoce.adapters.media_streams.carriers.telnyx import TelnyxStreamConnection
@@ -60,7 +60,7 @@ def test_each_way_in_sends_the_output_of_the_filter_and_takes_the_caller_as_g711
     (started,) = connection.events()
     assert isinstance(started, StreamStarted)
     speech = np.random.default_rng(0).integers(-30_000, 30_000, 24_000).astype("<i2").tobytes()
-    resampled = started.format.resampler().push(speech)[: 2 * 160 * 40]
+    resampled = resampler_to(started.format.sample_rate).push(speech)[: 2 * 160 * 40]
     assert resampled == Downsampler().push(speech)[: 2 * 160 * 40]
     assert payloads(connection.send(PeerMedia(resampled))) == law.encode(resampled)
     connection.receive_data(

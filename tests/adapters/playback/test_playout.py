@@ -20,7 +20,7 @@ from shared.audio.playout_speech import (
     speech,
     word,
 )
-from vivavoce.adapters.audio.resample import Downsampler, PassthroughResampler
+from vivavoce.adapters.audio.resample import Downsampler, WidebandDownsampler
 from vivavoce.adapters.playback.playout import Playout, PlayoutStats
 
 # The schedule
@@ -68,13 +68,13 @@ def test_a_ptime_that_is_not_a_whole_number_of_samples_is_refused(sample_rate: i
     with pytest.raises(
         ValueError, match=f"got packets of {ptime_ms} ms; at {sample_rate} Hz they must be whole"
     ):
-        Playout(start=START, sample_rate=sample_rate, ptime_ms=ptime_ms, resampler=PassthroughResampler())
+        Playout(start=START, sample_rate=sample_rate, ptime_ms=ptime_ms)
 
 
-def test_a_rate_without_a_built_in_resampler_is_refused() -> None:
-    with pytest.raises(ValueError, match="got 16000 Hz"):
-        Playout(start=START, sample_rate=16_000)
-    Playout(start=START, sample_rate=16_000, resampler=PassthroughResampler())
+def test_speech_is_resampled_to_the_rate_of_the_packets() -> None:
+    playout = Playout(start=START, sample_rate=16_000)
+    playout.push(chunk(speech(100)))
+    assert playout.due(START) == [WidebandDownsampler().push(speech(100))[: 2 * 320]]
 
 
 def test_at_most_two_packets_are_sent_at_once() -> None:
