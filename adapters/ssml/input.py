@@ -22,11 +22,10 @@ from .document import (
 )
 from .markup import VoicedText
 from .markups.ssml.parser import SSML
-from .markups.voice_tags import VOICE_TAGS
+from .markups.voice_tags import VoiceTags
 
 # A new markup is a file or folder in ``markups`` with a record, listed here.
 DOCUMENT_MARKUPS: Final = (SSML,)
-VOICE_MARKUP: Final = VOICE_TAGS
 _MAX_DOCUMENTS: Final = 1_000  # in an utterance
 _SLICE_PIECES: Final = 8  # given to a stream in a slice
 _SLICE_CHARACTERS: Final = 1_024  # of plain text that are searched for tags in a slice
@@ -86,7 +85,7 @@ class SsmlInput:
         self._markup = DOCUMENT_MARKUPS[0]  # of the document, if it is one
         self._documents = 0
         self._follows_document = False
-        self._voice_tags = VOICE_MARKUP.make_finder()
+        self._voice_tags = VoiceTags()
         self._tags = tags
 
     def push(self, text: str) -> list[SsmlDocument]:

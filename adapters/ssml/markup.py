@@ -6,7 +6,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from ..sliced_work import SlicedWork
 from .document import SsmlDocument
@@ -29,20 +28,3 @@ class VoicedText:
 
     text: str
     voice: str | None  # None: that of the utterance
-
-
-class VoiceFinder(Protocol):
-    """Finds the tags of voices in the text of one utterance, and takes them out."""
-
-    def push(self, text: str) -> list[VoicedText]:
-        """Add text; the stretches that are decided now."""
-
-    def flush(self) -> list[VoicedText]:
-        """Return what is held; open tags go on."""
-
-
-@dataclass(frozen=True, slots=True)
-class VoiceMarkup:
-    """Tags of voices in plain text."""
-
-    make_finder: Callable[[], VoiceFinder]

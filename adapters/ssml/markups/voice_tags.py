@@ -9,7 +9,7 @@ the end of the text. An end without a beginning is text. Incremental, no I/O, no
 import re
 from typing import Final
 
-from ..markup import VoicedText, VoiceMarkup
+from ..markup import VoicedText
 
 MAX_NAME_CHARACTERS: Final = 256
 MAX_TAG_DEPTH: Final = 32  # a tag inside more of them is text
@@ -70,6 +70,3 @@ def _may_be_tag(rest: str) -> bool:
         return True
     name = rest.removeprefix(_BEGINNINGS[0])
     return rest != name and len(name) <= MAX_NAME_CHARACTERS and not re.search(r"[\[\]\n]", name)
-
-
-VOICE_TAGS: Final = VoiceMarkup(VoiceTags)
