@@ -30,14 +30,5 @@ class Prosody:
             self.range * other.range,
         )
 
-    def besides(self, other: "Prosody") -> "Prosody":
-        """Return what is left of this product once ``other`` is applied; a factor of 0 counts as 1."""
-        return Prosody(
-            self.speed / (other.speed or 1.0),
-            self.pitch / (other.pitch or 1.0),
-            self.volume / (other.volume or 1.0),
-            self.range / (other.range or 1.0),
-        )
-
 
 NEUTRAL_PROSODY: Final = Prosody()

@@ -82,7 +82,17 @@ def _divide_by(pieces: SsmlPieces, whole: Prosody) -> SlicedWork[None]:
     for index, piece in enumerate(pieces):
         if index and index % _SLICE_PIECES == 0:
             yield
-        pieces[index] = replace(piece, prosody=piece.prosody.besides(whole))
+        pieces[index] = replace(piece, prosody=_besides(piece.prosody, whole))
+
+
+def _besides(product: Prosody, factor: Prosody) -> Prosody:
+    """Return what is left of a product once ``factor`` is applied; a factor of 0 counts as 1."""
+    return Prosody(
+        product.speed / (factor.speed or 1.0),
+        product.pitch / (factor.pitch or 1.0),
+        product.volume / (factor.volume or 1.0),
+        product.range / (factor.range or 1.0),
+    )
 
 
 @dataclass(frozen=True, slots=True)
