@@ -202,12 +202,14 @@ def _decide_full_stop(view: str, at: int, final: bool, rules: BoundaryRules) -> 
     if rules.ordinal_stops and (is_long_ordinal or _ORDINAL_NUMBER.match(word)):
         return NoBoundary.UNSAFE
     if kind is AbbreviationKind.MAY_END_SENTENCE and _DOTTED_ABBREVIATION.match(word):
-        refusal = _decide_after_dotted_abbreviation(view, word, following, final, rules)
-        if refusal is not None:
+        # "5 p.m. Eastern" is one time, "J.D. Power" one name.
+        is_time = word in rules.times_of_day
+        words = rules.words_after_time if is_time else rules.sentence_starters
+        if (refusal := _refusal_by_next_word(view, following, final, words, continue_it=is_time)) is not None:
             return refusal
-    if word in rules.name_suffixes:
-        refusal = _decide_before_street_word(view, following, final, rules)
-        if refusal is not None:
+    if word in rules.name_suffixes:  # "MLK Jr. Blvd."
+        words = rules.street_words
+        if (refusal := _refusal_by_next_word(view, following, final, words, continue_it=True)) is not None:
             return refusal
     if _is_safe_after_stop(view, at, word, kind, view[following], rules):
         return ClauseBoundary(end, BoundaryKind.SENTENCE)
@@ -224,34 +226,19 @@ def _is_ordinary_word(token: str, word: str) -> bool:
     return bool(_ORDINARY_WORD.match(token)) and (len(word) > 1 or word == "I" or is_unspaced(word))
 
 
-def _decide_after_dotted_abbreviation(
-    view: str, word: str, following: int, final: bool, rules: BoundaryRules
+def _refusal_by_next_word(
+    view: str, following: int, final: bool, words: frozenset[str], *, continue_it: bool
 ) -> NoBoundary | None:
-    """Refuse a boundary inside "5 p.m. Eastern", one time, and "J.D. Power", one name."""
+    """Refuse a boundary if the next word, in Latin letters, goes on with the sentence.
+
+    continue_it: whether one of ``words`` does, or any but them.
+    """
     name = _LATIN_WORD.match(view, following)
     if name is None or not name.group():
         return None
-    is_time = word in rules.times_of_day
-    deciding_words = rules.words_after_time if is_time else rules.sentence_starters
-    if name.end() == len(view) and not final and any(one.startswith(name.group()) for one in deciding_words):
+    if name.end() == len(view) and not final and any(one.startswith(name.group()) for one in words):
         return NoBoundary.UNDECIDED
-    return None if (name.group() in deciding_words) is not is_time else NoBoundary.UNSAFE
-
-
-def _decide_before_street_word(
-    view: str, following: int, final: bool, rules: BoundaryRules
-) -> NoBoundary | None:
-    """Refuse a boundary inside "MLK Jr. Blvd."."""
-    name = _LATIN_WORD.match(view, following)
-    if name is None or not name.group():
-        return None
-    if (
-        name.end() == len(view)
-        and not final
-        and any(one.startswith(name.group()) for one in rules.street_words)
-    ):
-        return NoBoundary.UNDECIDED
-    return NoBoundary.UNSAFE if name.group() in rules.street_words else None
+    return NoBoundary.UNSAFE if (name.group() in words) is continue_it else None
 
 
 def _decide_ellipsis(view: str, end: int, final: bool) -> ClauseBoundary | NoBoundary:
