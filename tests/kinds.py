@@ -106,6 +106,8 @@ KITS: Final = {
         # Clauses of any language need open_formula.
         "tts_engine/reading/kit/mathematics/[!o]*",
         "tts_engine/reading/kit/mathematics/operands.py",
+        "tts_engine/reading/kit/pattern_behind.py",
+        "tts_engine/reading/kit/roman_numerals.py",
         "tts_engine/reading/kit/spelling.py",
         "tts_engine/reading/kit/table_rules/*",
     ),
@@ -118,9 +120,7 @@ KITS: Final = {
         "models/onnx_graphs/*",
         "models/phonemes/*",
         "models/rendering_identity.py",
-        "models/signal/recording_resampler.py",  # the level is the core's
-        "models/signal/room_tone.py",
-        "models/signal/speech_edges.py",
+        "models/signal/[!_l]*",  # the limiter is the core's
         "tts_engine/voice_kit/*",
     ),
 }

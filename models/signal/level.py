@@ -1,15 +1,9 @@
-"""The level of float samples: a memoryless limiter, and the gain that a voice needs."""
+"""A memoryless limiter of float samples."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-_TARGET_LEVEL_DB = -20.0  # active speech level, dBFS, as the packaged voice has it
-
 _KNEE = 0.85  # linear up to here, -1.4 dBFS
-_AUDIBLE = 10 ** (-50 / 20)
-_MARGIN_DB = 15.9  # of ITU-T P.56: windows this far below the level are pauses
-_LEVEL_WINDOW_S = 0.02
-_MAX_GAIN = 10.0
 
 Float = NDArray[np.float32]
 
@@ -22,19 +16,3 @@ def limit(samples: Float) -> Float:
     room = np.float32(1 - _KNEE)
     compressed = np.sign(samples) * (_KNEE + room * np.tanh((magnitude - _KNEE) / room))
     return np.where(magnitude <= _KNEE, samples, compressed).astype(np.float32)
-
-
-def gain_to_level(samples: Float, sample_rate: int) -> float:
-    """The factor that brings speech to an active level of -20 dBFS; 1.0 for silence, at most 10.
-
-    Source: the margin of ITU-T P.56, over windows of 20 ms instead of its envelope.
-    """
-    size = round(_LEVEL_WINDOW_S * sample_rate)
-    whole = len(samples) // size
-    powers = np.mean(np.square(samples[: whole * size].astype(np.float64).reshape(whole, size)), axis=1)
-    if not len(powers) or powers.max() < _AUDIBLE**2:
-        return 1.0
-    level, before = float(powers.mean()), 0.0
-    while abs(level - before) > 1e-3 * level:
-        before, level = level, float(powers[powers >= level * 10 ** (-_MARGIN_DB / 10)].mean())
-    return min(_MAX_GAIN, float(10 ** (_TARGET_LEVEL_DB / 20) / level**0.5))

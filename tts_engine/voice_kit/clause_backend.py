@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ...models.phonemes.timed_sounds import TimedSounds
 from ...models.rendering_identity import rendering_identity
-from ...models.signal.level import gain_to_level
 from ...models.signal.room_tone import RoomTone
+from ...models.signal.speech_level import gain_to_level
 from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
 from ..backends.voice_kind import NOTHING_KEPT, KeptSpeechConfig
 from ..chunk import SAMPLE_RATE, Phoneme, Word

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import cached_property
 
-from .needed_signs import Need, max_width, needed_signs
+from .needed_signs import Need, needed_signs
 
 
 class LazyPattern:
@@ -30,15 +30,3 @@ class LazyPattern:
     def match(self) -> Callable[[str, int], re.Match[str] | None]:
         """The compiled pattern's method ``match``; looking it up once shortens the loop over the rules."""
         return self.compiled.match
-
-
-class PatternBehind:
-    """A regular expression of what stands before a place: it ends with ``\\Z``, and has a longest match."""
-
-    def __init__(self, pattern: str, flags: re.RegexFlag = re.NOFLAG) -> None:
-        self.pattern = re.compile(pattern, flags)
-        self._max_characters = max_width(pattern)
-
-    def search(self, text: str, at: int) -> re.Match[str] | None:
-        """The first match that ends at ``at``; none begins further before it than the longest one."""
-        return self.pattern.search(text, max(0, at - self._max_characters), at)

@@ -38,11 +38,6 @@ def needed_signs(pattern: str) -> tuple[Need, ...]:
     return tuple(frozenset(_needs(parsed, bool(parsed.state.flags & IGNORECASE))))
 
 
-def max_width(pattern: str) -> int:
-    """The number of characters of the longest match of a pattern; at least 4 billion without a limit."""
-    return int(_parser.parse(pattern).getwidth()[1])
-
-
 def _needs(tokens: Iterable[tuple[Any, Any]], ignores_case: bool) -> Iterator[Need]:
     for operation, argument in tokens:
         match operation:

@@ -7,8 +7,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
+from typing import Any
 
-from ..number_formatter import import_extra
+from ....errors import MissingExtra
 from .tables import HanTable
 
 NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
@@ -63,5 +65,13 @@ class HanNumbers(ABC):
 
 def _load_wetext(language: str) -> Callable[[str], str]:
     """Return WeText's normalizer of "zh" or "ja". Raises MissingExtra if wetext is not installed."""
-    normalize: Callable[[str], str] = import_extra("wetext").Normalizer(lang=language).normalize
+    normalize: Callable[[str], str] = _import_extra("wetext").Normalizer(lang=language).normalize
     return lru_cache(_CACHED_READINGS)(normalize)
+
+
+def _import_extra(name: str) -> Any:
+    """Import a module of the [cosyvoice] extra. Raises MissingExtra if it is not installed."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingExtra("reading Chinese and Japanese", "cosyvoice") from error

@@ -3,7 +3,7 @@
 import re
 
 from ...clause_boundaries import AbbreviationKind
-from ...kit.lazy_pattern import PatternBehind
+from ...kit.pattern_behind import PatternBehind
 from ...kit.tokenizer import (
     ScanState,
     any_of,

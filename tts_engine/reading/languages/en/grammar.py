@@ -6,9 +6,9 @@ tried before a fraction, a phone number before a range.
 
 import re
 
-from ...kit.lazy_pattern import PatternBehind
 from ...kit.markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ...kit.mathematics.finder import with_mathematics
+from ...kit.pattern_behind import PatternBehind
 from ...kit.tokenizer import WORD, Grammar, ScanState, any_of, compile_capital_rules, compile_rules
 from . import (
     abbreviations,

@@ -7,8 +7,8 @@ import re
 import unicodedata
 
 from ...kit.address_patterns import TOP_LEVEL_DOMAINS, address_patterns
-from ...kit.lazy_pattern import PatternBehind
-from ...kit.number_formatter import roman_value
+from ...kit.pattern_behind import PatternBehind
+from ...kit.roman_numerals import roman_value
 from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from . import vocabulary
 from .quantities import number_words as numbers

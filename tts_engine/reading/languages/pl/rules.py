@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from ...kit.number_formatter import roman_value
+from ...kit.roman_numerals import roman_value
 from ...kit.table_rules.amounts.amounts import TableAmounts
 from ...kit.table_rules.codes import TableCodes
 from ...kit.table_rules.dates import TableDates

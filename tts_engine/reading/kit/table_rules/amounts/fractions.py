@@ -2,7 +2,7 @@
 
 import re
 
-from ...lazy_pattern import PatternBehind
+from ...pattern_behind import PatternBehind
 from ...tokenizer import SMALL_LETTERS, RuleRow, ScanState, any_of
 from ..language_table import LanguageTable
 from ..number_context import TableNumberContext
