@@ -98,19 +98,9 @@ KINDS: Final = (
 KITS: Final = {
     "audio format": ("adapters/audio/format_kit/*",),
     "dialect": ("adapters/transcript_queue.py", "gateway/apis/kits/*"),
-    "way in": ("adapters/answer_detector.py", "gateway/calls/kits/*"),
+    "way in": ("adapters/answer_detector.py", "adapters/udp_ports.py", "gateway/calls/kits/*"),
     "command": ("gateway/cli/configuration/*", "gateway/cli/phones/*"),
-    "language": (
-        "tts_engine/reading/kit/address_patterns.py",
-        "tts_engine/reading/kit/han/*",
-        # Clauses of any language need open_formula.
-        "tts_engine/reading/kit/mathematics/[!o]*",
-        "tts_engine/reading/kit/mathematics/operands.py",
-        "tts_engine/reading/kit/pattern_behind.py",
-        "tts_engine/reading/kit/roman_numerals.py",
-        "tts_engine/reading/kit/spelling.py",
-        "tts_engine/reading/kit/table_rules/*",
-    ),
+    "language": ("tts_engine/reading/kit/*",),
     "voice family": (
         "models/bundle_files.py",
         "models/checkpoint/*",

@@ -114,7 +114,11 @@ NETWORK_PACKAGES = {
 COMMAND_LINE_PACKAGES = {"click", "rich", "tomllib"}
 LIBRARY_SWITCHES = PurePosixPath("__init__.py")  # which every process runs before it imports a library
 # They read TOML that is data, not configuration.
-WORD_TABLE_LOADERS = {"tts_engine/reading/kit/data_files.py", "models/phonemes/origins/name_origin.py"}
+WORD_TABLE_LOADERS = {
+    "tts_engine/reading/kit/data_files.py",
+    "tts_engine/reading/pronunciation/formats/toml.py",
+    "models/phonemes/origins/name_origin.py",
+}
 
 
 @dataclass(frozen=True, slots=True)

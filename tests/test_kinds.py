@@ -20,7 +20,11 @@ REGISTRIES = {
     "way in": ("gateway/call_servers.py", "gateway/configuration/settings.py"),
     "carrier": ("gateway/calls/ways_in/media_streams/carriers.py",),
     "voice family": ("tts_engine/backends/kinds.py", "gateway/cli/main.py"),
-    "language": ("tts_engine/reading/languages/registry.py", "tts_engine/reading/languages/default.py"),
+    "language": (
+        "tts_engine/reading/languages/registry.py",
+        "tts_engine/reading/languages/default.py",
+        "tts_engine/reading/languages/multilingual.py",
+    ),
     "lexicon format": ("tts_engine/reading/pronunciation/lexicon_files.py",),
     "markup": ("adapters/ssml/input.py",),
     "place to run": (

@@ -19,8 +19,8 @@ from pathlib import Path
 from benches.english_readings import measure_english
 from shared.language_tables import TABLE_LANGUAGES, language_table
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
+from vivavoce.tts_engine.reading.languages.mul.rules import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
-from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import LanguageGrammars
 
 MIN_RIGHT_PERCENT = 98.0
 FOLDER = Path(__file__).parents[1] / "tts_engine/reading/languages"

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Final
 
 from shared.counted_work import counted_calls
+from vivavoce.tts_engine.reading.languages.mul.rules import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 from vivavoce.tts_engine.reading.unicode_scripts import ALL_SCRIPTS
 from vivavoce.tts_engine.segmenter import Segmenter
-from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import LanguageGrammars
 
 LANGUAGES: Final = ("en", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "zh")
 ORDINARY: Final = (

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from vivavoce.tts_engine.cosyvoice.generation_segmenter import GenerationSegmenter
-from vivavoce.tts_engine.segmenter import SpokenWord
-from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import (
+from vivavoce.tts_engine.reading.languages.mul.rules import (
     MULTILINGUAL_VOICE_SCRIPTS,
     LanguageGrammars,
 )
+from vivavoce.tts_engine.segmenter import SpokenWord
 
 WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 MONTHS = "January February March April May June July August September October November December".split()

@@ -21,9 +21,9 @@ from ...models.cosyvoice.lm.generation import LmPrompt
 from ...models.cosyvoice.lm.sampling import SamplingParameters
 from ..backends.base import SlotRequest
 from ..errors import BadRequest
+from ..reading.languages.multilingual import MULTILINGUAL_VOICE_SCRIPTS, LanguageGrammars
 from ..segmenter import Segmenter
 from ..stream_request import Delivery, DeliveryMode
-from ..voice_kit.multilingual_clause_normalizer import MULTILINGUAL_VOICE_SCRIPTS, LanguageGrammars
 from ..voice_kit.policy import requested_sampling
 from ..voices.store import VoiceStore
 from .bundle_voices import BundleVoices, SpeakerProfile

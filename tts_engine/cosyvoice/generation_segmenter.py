@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..reading.clause_boundaries import BoundaryKind
+from ..reading.languages.multilingual import LanguageGrammars
 from ..reading.normalizer import ClauseNormalizer, NormalizedClause, SpokenWord, TextNormalizer
 from ..reading.unicode_scripts import ALL_SCRIPTS, ReadableScripts
 from ..segmenter import Segment, Segmenter, best_cut
-from ..voice_kit.multilingual_clause_normalizer import LanguageGrammars
 from ..voice_kit.spoken_words import estimate_seconds
 
 

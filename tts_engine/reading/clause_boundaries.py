@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from .kit.mathematics.open_formula import (
+from .open_formula import (
     TEX_OPENING,
     continues_formula,
     ends_with_term,

@@ -19,13 +19,16 @@ from .clause_boundaries import (
     ClauseBoundary,
     next_boundary,
 )
-from .kit.tokenizer import DraftWord, punctuate
 from .phrase_cuts import FIRST_WORDS, MAX_WORDS, MORE_WORDS, count_words, limit_of, words_after
 from .pronunciation.lexicon import Lexicon, PronouncedRange, Pronunciation, PronunciationFinder
 from .unicode_scripts import ignores_spaces, is_syllabic
 
 _APOSTROPHE_LIKE = re.compile(r"(?<![\w`])([^\W\d_]+)`(?=[^\W\d_])")  # not the "`" that ends `code`
 _WITHIN_SENTENCES = (BoundaryKind.CLAUSE, BoundaryKind.ELLIPSIS)
+_PUNCTUATION_STRENGTH = {mark: weight for weight, mark in enumerate(("", ",", "—", ";", ":", ".", "!", "?"))}
+_PUNCTUATION_STRENGTH |= {
+    wide: _PUNCTUATION_STRENGTH[narrow] for wide, narrow in zip("，、；：。！？", ",,;:.!?", strict=True)
+}
 _MAX_SLICE_CHARACTERS = 4096  # folded at once; bounds the memory that a huge push takes
 
 
@@ -48,6 +51,29 @@ class SpokenWord:
     is_mark: bool = False
     phonemes: str | None = None
     pinyin: str | None = None
+
+
+@dataclass(slots=True)
+class DraftWord:
+    """Spoken word whose punctuation may still change.
+
+    ``start``/``stop``: characters of the view that the word stands for. ``is_mark``, ``phonemes``,
+    ``pinyin``: see ``SpokenWord``.
+    """
+
+    text: str
+    punctuation: str
+    start: int
+    stop: int
+    is_mark: bool = False
+    phonemes: str | None = None
+    pinyin: str | None = None
+
+
+def punctuate(words: Sequence[DraftWord], mark: str) -> None:
+    """Put ``mark`` after the last word unless a stronger mark follows it already."""
+    if words and _PUNCTUATION_STRENGTH[mark] > _PUNCTUATION_STRENGTH[words[-1].punctuation]:
+        words[-1].punctuation = mark
 
 
 @dataclass(frozen=True, slots=True)

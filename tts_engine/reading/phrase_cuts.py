@@ -10,11 +10,9 @@ time.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 
-from .kit.data_files import load_tables
-from .kit.mathematics.open_formula import TEX_OPENING, is_inside_tex
+from .open_formula import TEX_OPENING, is_inside_tex
 from .unicode_scripts import NO_SPACE_SCRIPTS, is_unspaced
 
 FIRST_WORDS = 12  # of a clause, after which it is cut if nothing was read before
@@ -27,7 +25,6 @@ _MIN_SHARE = 1 / 3  # of the characters before the limit stands before the cut
 _MAX_PLACES = 4  # that are tried, since each is read
 # No cut so many characters after and before a number, whose reading may depend on the words around it
 _AFTER_NUMBER, _BEFORE_NUMBER = 12, 24
-_FILE = "phrases.toml"
 _UNITS = re.compile(rf"[{NO_SPACE_SCRIPTS}]{{1,2}}+|[^\s{NO_SPACE_SCRIPTS}]++")
 _TOKEN = re.compile(r"\S+")
 _PLAIN_WORD = re.compile(r"[^\W\d_]{2,}(?:['-][^\W\d_]+)*")
@@ -87,16 +84,6 @@ class PhraseWords:
     @cached_property
     def _never_last(self) -> frozenset[str]:
         return frozenset((*self.clause_words, *self.phrase_words, *self.bound_words, *self.inner_words))
-
-
-@cache
-def phrase_words(module_file: str) -> PhraseWords:
-    """The words of the language in whose folder ``module_file`` is; none if it has no file of them."""
-    if not Path(module_file).with_name(_FILE).exists():
-        return PhraseWords()
-    return PhraseWords(
-        **{name: tuple(words.split()) for name, words in load_tables(module_file, _FILE).items()}
-    )
 
 
 def count_words(text: str) -> int:

@@ -3,7 +3,7 @@
 Source: Unicode 15.1 blocks (Scripts.txt).
 """
 
-from .kit.lazy_pattern import LazyPattern
+from .lazy_pattern import LazyPattern
 
 HAN = "\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 KANA = "\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"

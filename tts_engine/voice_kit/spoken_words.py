@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ..reading.kit.lazy_pattern import LazyPattern
+from ..reading.lazy_pattern import LazyPattern
 from ..reading.unicode_scripts import BOPOMOFO, HAN, HANGUL, KANA, is_unspaced
 from ..segmenter import SpokenWord
 

@@ -3,12 +3,12 @@
 from ..backends.base import SlotRequest
 from ..errors import MissingExtra
 from ..reading.languages.default import DEFAULT_LANGUAGE
+from ..reading.languages.multilingual import LanguageGrammars
 from ..reading.languages.registry import languages_by_code
 from ..reading.normalizer import TextNormalizer
 from ..reading.unicode_scripts import ALL_SCRIPTS, CYRILLIC, GREEK, LATIN, ReadableScripts
 from ..segmenter import Segmenter
 from ..voices.languages import primary_language
-from .multilingual_clause_normalizer import LanguageGrammars
 
 # Of languages without a grammar
 _SCRIPTS = {

@@ -14,9 +14,9 @@ from ...models.xtts.text.tokenizer import XttsTokenizer
 from ...models.xtts.voice import XttsVoice
 from ..backends.base import SlotRequest
 from ..errors import BadRequest
+from ..reading.languages.multilingual import LanguageGrammars
 from ..reading.normalizer import TextNormalizer
 from ..segmenter import Segmenter
-from ..voice_kit.multilingual_clause_normalizer import LanguageGrammars
 from ..voice_kit.policy import requested_sampling
 from .bundle_voices import XttsVoices
 from .checkpoints import bundle_errors

@@ -7,7 +7,7 @@ Source: Unicode CLDR RBNF by unicode-rbnf (MIT). Upstream takes num2words, which
 from functools import lru_cache
 
 from ...models.xtts.text.language_tables import DEFAULT_MONEY_JOINT, MONEY_JOINTS
-from ..reading.kit.number_formatter import NumberFormatter
+from ..reading.number_formatter import NumberFormatter
 
 _RULES = "spellout-numbering"
 _ORDINAL_RULES = {

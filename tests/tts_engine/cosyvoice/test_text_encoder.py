@@ -10,9 +10,9 @@ from vivavoce.models.cosyvoice.config import CosyVoiceVersion
 from vivavoce.models.cosyvoice.front_end.text_tokenizer import special_tokens
 from vivavoce.tts_engine.cosyvoice.generation_segmenter import GenerationSegmenter
 from vivavoce.tts_engine.cosyvoice.text_encoder import CosyVoiceTextEncoder
+from vivavoce.tts_engine.reading.languages.mul.rules import LanguageGrammars
 from vivavoce.tts_engine.reading.pronunciation.entries import lexicon_of
 from vivavoce.tts_engine.reading.pronunciation.lexicon import Pronunciation
-from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import LanguageGrammars
 
 V2, V3 = (special_tokens(version) for version in CosyVoiceVersion)
 WORDS = {

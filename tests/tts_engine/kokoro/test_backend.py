@@ -23,11 +23,11 @@ from vivavoce.tts_engine.engine import Engine
 from vivavoce.tts_engine.errors import BadRequest, BundleError, UnknownVoice, UnreadableText
 from vivavoce.tts_engine.kokoro import backend as kokoro
 from vivavoce.tts_engine.kokoro.backend import parse_mixture
+from vivavoce.tts_engine.reading.languages.mul.rules import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import SpokenWord
 from vivavoce.tts_engine.stream_request import Delivery
 from vivavoce.tts_engine.voice_kit import clause_backend
 from vivavoce.tts_engine.voice_kit.espeak import PhonemeWord
-from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import LanguageGrammars
 
 TEXT = "Good morning, and thank you for waiting. Your PIN is 0417."
 

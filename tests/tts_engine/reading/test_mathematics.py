@@ -9,11 +9,11 @@ import pytest
 pytest.importorskip("wetext")
 
 from benches.readings import SentenceReading, comparable, readings_of, spoken
-from vivavoce.tts_engine.reading.kit.mathematics.open_formula import continues_formula
 from vivavoce.tts_engine.reading.kit.mathematics.signs import OPERATORS, RELATIONS
 from vivavoce.tts_engine.reading.languages.en import vocabulary
 from vivavoce.tts_engine.reading.languages.en.rules import EnglishClauseNormalizer, normalize
 from vivavoce.tts_engine.reading.normalizer import SpokenWord, TextNormalizer
+from vivavoce.tts_engine.reading.open_formula import continues_formula
 
 FOLDER = Path(__file__).parent / "mathematics"
 LANGUAGES = sorted(path.stem for path in FOLDER.glob("*.txt"))

@@ -6,9 +6,9 @@ import pytest
 
 from vivavoce.tts_engine.cosyvoice.generation_segmenter import GenerationSegmenter
 from vivavoce.tts_engine.reading.languages.en.rules import normalize
+from vivavoce.tts_engine.reading.languages.mul.rules import LanguageGrammars
 from vivavoce.tts_engine.reading.pronunciation.entries import lexicon_of
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, Segmenter
-from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.voice_kit.spoken_words import group_written_words
 
 pytest.importorskip("unicode_rbnf")

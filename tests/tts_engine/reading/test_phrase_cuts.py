@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from vivavoce.tts_engine.reading.languages.en.rules import EnglishClauseNormalizer
+from vivavoce.tts_engine.reading.languages.mul.rules import LanguageGrammars
 from vivavoce.tts_engine.reading.languages.registry import LANGUAGES
 from vivavoce.tts_engine.reading.normalizer import ClauseNormalizer, TextNormalizer
 from vivavoce.tts_engine.reading.phrase_cuts import MAX_WORDS, limit_of, words_after
 from vivavoce.tts_engine.reading.pronunciation.entries import lexicon_of
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segmenter
-from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import LanguageGrammars
 
 LISTS = Path(__file__).parent / "languages"
 NEVER = 9_999

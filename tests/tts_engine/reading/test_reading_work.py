@@ -21,10 +21,10 @@ from vivavoce.tts_engine.reading.kit.needed_signs import needed_signs, signs_in
 from vivavoce.tts_engine.reading.kit.pattern_behind import PatternBehind, max_width
 from vivavoce.tts_engine.reading.kit.tokenizer import Grammar
 from vivavoce.tts_engine.reading.languages.en.grammar import ENGLISH_GRAMMAR
+from vivavoce.tts_engine.reading.languages.mul.rules import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 from vivavoce.tts_engine.reading.unicode_scripts import ALL_SCRIPTS
 from vivavoce.tts_engine.segmenter import Segmenter
-from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import LanguageGrammars
 
 MAX_CALLS_OF_ORDINARY_TEXT = 23  # for a character
 MAX_CALLS = 300  # for a character of any text; "½" in English takes 270

@@ -11,9 +11,9 @@ pytest.importorskip("torch", reason="the XTTS networks need torch: make test EXT
 from vivavoce.models.xtts.text.cleaner import clean_text
 from vivavoce.models.xtts.text.language_tables import CHARACTER_LIMITS
 from vivavoce.models.xtts.text.tokenizer import VOCABULARY_FILE, XttsTokenizer
+from vivavoce.tts_engine.reading.languages.mul.rules import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
 from vivavoce.tts_engine.segmenter import BoundaryKind, Segment, Segmenter, SpokenWord
-from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import LanguageGrammars
 from vivavoce.tts_engine.xtts.languages import (
     XTTS_LANGUAGES,
     language_of_text,

@@ -27,8 +27,8 @@ from ....models.signal.recording_resampler import resample
 from ....models.whole_files import written_whole
 from ...chunk import SAMPLE_RATE
 from ...engine import Engine
+from ...reading.languages.multilingual import LanguageGrammars
 from ...reading.normalizer import TextNormalizer
-from ...voice_kit.multilingual_clause_normalizer import LanguageGrammars
 from ..backend import CosyVoiceBackend
 from ..policy import CosyVoicePolicy
 

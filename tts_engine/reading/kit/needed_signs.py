@@ -6,9 +6,11 @@ and saves most of the time: an English clause has a few signs, and the grammar s
 """
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from re import IGNORECASE, _constants, _parser  # type: ignore[attr-defined]  # the parser of ``re``
 from typing import Any
+
+from ..lazy_pattern import LazyPattern
 
 DIGIT, CAPITAL = "0", "A"
 _MAX_RANGE = 128  # characters of a range that are looked at one by one
@@ -36,6 +38,15 @@ def needed_signs(pattern: str) -> tuple[Need, ...]:
     """The needs of a pattern: where it matches, the text has a sign of each of them."""
     parsed = _parser.parse(pattern)
     return tuple(frozenset(_needs(parsed, bool(parsed.state.flags & IGNORECASE))))
+
+
+class RulePattern(LazyPattern):
+    """The pattern of a rule."""
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        """Of each of them, a text in which the pattern matches has a sign."""
+        return needed_signs(self.pattern)
 
 
 def _needs(tokens: Iterable[tuple[Any, Any]], ignores_case: bool) -> Iterator[Need]:

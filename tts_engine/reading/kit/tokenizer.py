@@ -8,13 +8,13 @@ would lose them. The rules themselves are in ``markup_rules.py`` and in the sub-
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from ..normalizer import DraftWord, punctuate
 from ..pronunciation.lexicon import PronouncedRange, PronunciationFinder
 from ..reading_style import DEFAULT_READING_STYLE, ReadingStyle
-from .lazy_pattern import LazyPattern
-from .needed_signs import signs_in
+from .needed_signs import RulePattern, signs_in
 from .reading_context import ReadingContext
 
 # Vowel signs and accents that a script writes as separate characters after a letter.
@@ -24,7 +24,7 @@ _COMBINING_MARKS = (
 _LETTER = rf"[^\W\d_][{_COMBINING_MARKS}]*"
 # The bounds keep matching linear in text without blanks.
 WORD_PATTERN = rf"(?:{_LETTER}){{1,60}}(?:'(?:{_LETTER}){{1,60}})*"
-WORD = LazyPattern(WORD_PATTERN)
+WORD = RulePattern(WORD_PATTERN)
 # Of Latin, Greek and Cyrillic, for a set of a pattern: "[{SMALL_LETTERS}]"
 SMALL_LETTERS = "".join(letter for letter in map(chr, range(0x460)) if unicodedata.category(letter) == "Ll")
 _REPEATED = re.compile(r" (?:d[eio] )?([^\W\d_]{2,})(?!['\w])")
@@ -34,33 +34,6 @@ _SYMBOLS_AFTER_BLANK = tuple("-–<>~*")  # signs whose reading depends on the b
 STABLE_MARGIN_CHARACTERS = 100  # before the end of an unfinished clause; readings before it are final
 _MAX_PARTS = 256  # of a grammar, kept; each is a few tuples
 _CAPITAL_AHEAD = "(?=[A-Z])"  # begins the pattern of a rule that is not tried at other letters
-_PUNCTUATION_STRENGTH = {mark: weight for weight, mark in enumerate(("", ",", "—", ";", ":", ".", "!", "?"))}
-_PUNCTUATION_STRENGTH |= {
-    wide: _PUNCTUATION_STRENGTH[narrow] for wide, narrow in zip("，、；：。！？", ",,;:.!?", strict=True)
-}
-
-
-@dataclass(slots=True)
-class DraftWord:
-    """Spoken word whose punctuation may still change.
-
-    ``start``/``stop``: characters of the view that the word stands for. ``is_mark``, ``phonemes``,
-    ``pinyin``: see ``SpokenWord``.
-    """
-
-    text: str
-    punctuation: str
-    start: int
-    stop: int
-    is_mark: bool = False
-    phonemes: str | None = None
-    pinyin: str | None = None
-
-
-def punctuate(words: Sequence[DraftWord], mark: str) -> None:
-    """Put ``mark`` after the last word unless a stronger mark follows it already."""
-    if words and _PUNCTUATION_STRENGTH[mark] > _PUNCTUATION_STRENGTH[words[-1].punctuation]:
-        words[-1].punctuation = mark
 
 
 @dataclass(slots=True)
@@ -110,7 +83,7 @@ class ScanState:
 # A recogniser returns the position after what it read, or None to decline.
 Recognizer = Callable[[ScanState, "re.Match[str]"], int | None]
 RuleRow = tuple[str, Recognizer]
-Rule = tuple[LazyPattern, Recognizer]
+Rule = tuple[RulePattern, Recognizer]
 # What reads the spans of a view that have a grammar of their own, by their starts; each returns its end.
 SpanReadings = Mapping[int, Callable[[ScanState], int]]
 
@@ -168,7 +141,7 @@ def _rules_for(signs: frozenset[str], rules: tuple[Rule, ...]) -> tuple[Rule, ..
 
 def compile_rules(*rows: RuleRow) -> tuple[Rule, ...]:
     """Return the rules of ``rows``, tried in this order; a pattern is compiled when it is first tried."""
-    return tuple((LazyPattern(pattern), recognizer) for pattern, recognizer in rows)
+    return tuple((RulePattern(pattern), recognizer) for pattern, recognizer in rows)
 
 
 def compile_capital_rules(*rows: RuleRow) -> tuple[Rule, ...]:

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Final
 
 from ...packaging.plug_ins import with_plug_ins
-from ..kit.language import Language
+from ..language import Language
 from .de.rules import GERMAN
 from .default import DEFAULT_LANGUAGE
 from .es.rules import SPANISH

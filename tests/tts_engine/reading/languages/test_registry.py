@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from vivavoce.tts_engine.packaging import plug_ins
-from vivavoce.tts_engine.reading.kit.language import Language
-from vivavoce.tts_engine.reading.kit.lazy_pattern import LazyPattern
+from vivavoce.tts_engine.reading.kit.needed_signs import RulePattern
 from vivavoce.tts_engine.reading.kit.tokenizer import WORD, Grammar, ScanState, compile_rules
+from vivavoce.tts_engine.reading.language import Language
 from vivavoce.tts_engine.reading.languages import registry
+from vivavoce.tts_engine.reading.languages.mul import rules as multilingual_rules
+from vivavoce.tts_engine.reading.languages.mul.rules import LanguageGrammars
 from vivavoce.tts_engine.reading.normalizer import TextNormalizer
-from vivavoce.tts_engine.voice_kit import multilingual_clause_normalizer
-from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import LanguageGrammars
 
 
 def read_number(scan: ScanState, match: re.Match[str]) -> int:
@@ -30,7 +30,7 @@ def read_word(scan: ScanState, match: re.Match[str]) -> int:
 
 def toy_grammar() -> Grammar:
     digits = compile_rules((r"\d", read_number))
-    return Grammar((), (), digits, (), (LazyPattern(WORD.pattern), read_word))
+    return Grammar((), (), digits, (), (RulePattern(WORD.pattern), read_word))
 
 
 TOY = Language("qtk", "Tok", toy_grammar, aliases=("qtl",))
@@ -39,7 +39,7 @@ TOY = Language("qtk", "Tok", toy_grammar, aliases=("qtl",))
 def forget() -> None:
     registry.languages_by_code.cache_clear()
     registry._aliases.cache_clear()
-    multilingual_clause_normalizer._boundary_rules.cache_clear()
+    multilingual_rules._boundary_rules.cache_clear()
 
 
 @pytest.fixture(autouse=True)

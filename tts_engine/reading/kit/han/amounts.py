@@ -2,7 +2,7 @@
 
 import re
 
-from ..number_formatter import MAX_NUMBER_DIGITS
+from ...number_formatter import MAX_NUMBER_DIGITS
 from ..spelling import Speller
 from ..tokenizer import RuleRow, ScanState, any_of
 from .numbers import NUMBER, HanNumbers

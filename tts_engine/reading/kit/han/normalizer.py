@@ -11,13 +11,13 @@ import re
 import unicodedata
 from pathlib import Path
 
-from ...phrase_cuts import phrase_words
+from ...language import Language
 from ...unicode_scripts import BOPOMOFO, HAN, KANA, LATIN, NO_SPACE_SCRIPTS, ignores_spaces
 from ..address_patterns import UNSPACED_ADDRESSES
-from ..language import Language
-from ..lazy_pattern import LazyPattern
+from ..data_files import phrase_words
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..mathematics.finder import with_mathematics
+from ..needed_signs import RulePattern
 from ..spelling import Speller
 from ..tokenizer import (
     WORD_PATTERN,
@@ -92,7 +92,7 @@ class HanNormalizer:
                 (r"\d+", self._speller.read_digits),
             ),
             symbols=compile_rules(*MARKUP_ROWS, *self._sign_rows()),
-            word=(LazyPattern(word), self._read_word),
+            word=(RulePattern(word), self._read_word),
         )
 
     def grammar_with_formulas(self, module_file: str) -> Grammar:

@@ -2,7 +2,7 @@
 
 import re
 
-from ..lazy_pattern import LazyPattern
+from ...lazy_pattern import LazyPattern
 from ..reading_context import CODE_WINDOW
 from ..spelling import LONG_DIGIT_GROUPS, MASKED_DIGITS, NAMED_DIGITS
 from ..tokenizer import RuleRow, ScanState, any_of

@@ -2,7 +2,7 @@
 
 import re
 
-from ..lazy_pattern import LazyPattern
+from ...lazy_pattern import LazyPattern
 from ..roman_numerals import roman_value
 from ..tokenizer import SMALL_LETTERS, RuleRow, ScanState, any_of
 from .language_table import LanguageTable

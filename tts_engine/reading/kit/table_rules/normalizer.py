@@ -9,13 +9,13 @@ import re
 import unicodedata
 from pathlib import Path
 
-from ...phrase_cuts import phrase_words
+from ...language import Language
 from ...unicode_scripts import LATIN
 from ..address_patterns import SPACED_ADDRESSES, UNSPACED_ADDRESSES
-from ..language import Language
-from ..lazy_pattern import LazyPattern
+from ..data_files import phrase_words
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..mathematics.finder import with_mathematics
+from ..needed_signs import RulePattern
 from ..tokenizer import SMALL_LETTERS, WORD, WORD_PATTERN, Grammar, RuleRow, ScanState, any_of, compile_rules
 from .amounts.amounts import TableAmounts
 from .codes import TableCodes
@@ -122,7 +122,7 @@ class TableNormalizer:
                 (r"§(?=§)", self._skip_mark),
                 (r"[^\w\s]", self._read_mark),
             ),
-            word=(LazyPattern(rf"{WORD_PATTERN}(?:-{WORD_PATTERN})*"), self._read_word),
+            word=(RulePattern(rf"{WORD_PATTERN}(?:-{WORD_PATTERN})*"), self._read_word),
         )
 
     def grammar_with_formulas(self, module_file: str) -> Grammar:

@@ -2,7 +2,7 @@
 
 import re
 
-from ..number_formatter import MAX_NUMBER_DIGITS, NumberFormatter
+from ...number_formatter import MAX_NUMBER_DIGITS, NumberFormatter
 from .language_table import LanguageTable
 from .ordinal_words import OrdinalWords
 from .plural_rules import CountedNoun, parse_noun, plural_category

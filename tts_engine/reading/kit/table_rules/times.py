@@ -2,7 +2,7 @@
 
 import re
 
-from ..lazy_pattern import LazyPattern
+from ...lazy_pattern import LazyPattern
 from ..tokenizer import RuleRow, ScanState, any_of
 from .language_table import LanguageTable
 from .numbers import TableNumberWords

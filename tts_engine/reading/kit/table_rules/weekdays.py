@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from ..lazy_pattern import LazyPattern
+from ...lazy_pattern import LazyPattern
 from ..tokenizer import SMALL_LETTERS, RuleRow, ScanState, any_of
 from .language_table import LanguageTable
 from .times import open_range

@@ -6,19 +6,19 @@ from typing import Final
 
 from ...clause_boundaries import MAX_CLAUSE_CHARACTERS, AbbreviationKind, BoundaryRules
 from ...folding import FOLDED_CHARACTERS, fold
-from ...kit.language import Language
+from ...kit.data_files import phrase_words
 from ...kit.reading_context import ReadingContext
 from ...kit.tokenizer import (
     STABLE_MARGIN_CHARACTERS,
-    DraftWord,
     ScanState,
     any_of,
     read_first,
     read_stable_prefix,
     read_tokens,
 )
-from ...normalizer import SpokenWord, TextNormalizer
-from ...phrase_cuts import phrase_cuts, phrase_words
+from ...language import Language
+from ...normalizer import DraftWord, SpokenWord, TextNormalizer
+from ...phrase_cuts import phrase_cuts
 from ...pronunciation.lexicon import PronunciationFinder
 from ...reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from ...unicode_scripts import CYRILLIC, GREEK, LATIN

@@ -6,7 +6,7 @@ what each table is for.
 
 from ...clause_boundaries import AbbreviationKind
 from ...kit.data_files import expand_names, load_tables
-from ...kit.lazy_pattern import LazyPattern
+from ...lazy_pattern import LazyPattern
 
 _TABLES = load_tables(__file__, "table.toml")
 

@@ -7,9 +7,9 @@ Siobhan = "/ʃɪˈvɔːn/"                                         phonemes in s
 "重庆" = { pinyin = "chong2 qing4" }                             Mandarin, with tone digits
 """
 
-from typing import Final
+import tomllib
+from typing import Any, Final
 
-from ...kit.data_files import parse_toml
 from ..entries import BadLexicon, LexiconFormat, read_entry
 from ..lexicon import Pronunciation, fold_phrase
 
@@ -17,7 +17,7 @@ from ..lexicon import Pronunciation, fold_phrase
 def _parse(data: bytes, name: str) -> dict[str, Pronunciation]:
     try:
         text = data.decode("utf-8")
-        table = parse_toml(text)
+        table = _parse_toml(text)
     except ValueError as error:  # UnicodeDecodeError and TOMLDecodeError, which name the place
         raise BadLexicon(f"{name}: not TOML in UTF-8: {error}") from None
     words = table.get("words")
@@ -32,11 +32,19 @@ def _parse(data: bytes, name: str) -> dict[str, Pronunciation]:
     return entries
 
 
+def _parse_toml(text: str) -> dict[str, Any]:
+    """Return a TOML document; raises ValueError with the line."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def _line_of(phrase: str, text: str) -> int:
     """The line of an entry; tomllib does not tell it, so each line is read alone until one has the entry."""
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            if phrase in parse_toml(line):
+            if phrase in _parse_toml(line):
                 return number
         except ValueError:  # a line of a value that goes on
             continue

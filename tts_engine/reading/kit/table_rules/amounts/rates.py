@@ -2,8 +2,8 @@
 
 import re
 
+from ....lazy_pattern import LazyPattern
 from ....unicode_scripts import HANGUL
-from ...lazy_pattern import LazyPattern
 from ...tokenizer import RuleRow, ScanState, any_of
 from ..language_table import LanguageTable
 from ..numbers import TableNumberWords, with_noun

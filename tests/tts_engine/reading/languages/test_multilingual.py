@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from vivavoce.tts_engine.cosyvoice.generation_segmenter import GenerationPolicy, GenerationSegmenter
 from vivavoce.tts_engine.errors import BadRequest, MissingExtra
 from vivavoce.tts_engine.reading.languages.ja.kana_numbers import number_to_kana, numerals_to_kana
-from vivavoce.tts_engine.reading.languages.registry import LANGUAGES as READ_LANGUAGES
-from vivavoce.tts_engine.segmenter import BoundaryKind, Segment
-from vivavoce.tts_engine.voice_kit import multilingual_clause_normalizer
-from vivavoce.tts_engine.voice_kit.multilingual_clause_normalizer import (
+from vivavoce.tts_engine.reading.languages.mul import rules
+from vivavoce.tts_engine.reading.languages.mul.rules import (
     LanguageGrammars,
     language_code,
 )
+from vivavoce.tts_engine.reading.languages.registry import LANGUAGES as READ_LANGUAGES
+from vivavoce.tts_engine.segmenter import BoundaryKind, Segment
 from vivavoce.tts_engine.voice_kit.spoken_words import estimate_seconds, group_written_words
 
 wetext = pytest.importorskip("wetext")
@@ -493,7 +493,7 @@ def test_a_missing_library_raises_the_pip_line_of_its_extra(
     code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "wetext", None)
-    multilingual_clause_normalizer._compiled_grammar.cache_clear()
+    rules._compiled_grammar.cache_clear()
     with pytest.raises(MissingExtra, match=r"pip install .*\[cosyvoice\]"):
         LanguageGrammars.load([code])
 

@@ -2,8 +2,8 @@
 
 import re
 
-from ..reading.kit.lazy_pattern import LazyPattern
-from ..reading.unicode_scripts import BOPOMOFO, CYRILLIC, HAN, HANGUL, KANA, SYLLABIC
+from ...lazy_pattern import LazyPattern
+from ...unicode_scripts import BOPOMOFO, CYRILLIC, HAN, HANGUL, KANA, SYLLABIC
 
 _LANGUAGE_OF_SCRIPT = ((LazyPattern(f"[{KANA}]"), "ja"), (LazyPattern(f"[{HANGUL}]"), "ko"))
 _HAN = LazyPattern(f"[{HAN}{BOPOMOFO}]")

@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from functools import cached_property
 
-from .needed_signs import Need, needed_signs
-
 
 class LazyPattern:
     """A regular expression, compiled when ``compiled`` is first read."""
@@ -20,11 +18,6 @@ class LazyPattern:
     def compiled(self) -> re.Pattern[str]:
         """The compiled pattern; raises ``re.error`` if it is invalid."""
         return re.compile(self.pattern)
-
-    @cached_property
-    def needs(self) -> tuple[Need, ...]:
-        """Of each of them, a text in which the pattern matches has a sign."""
-        return needed_signs(self.pattern)
 
     @cached_property
     def match(self) -> Callable[[str, int], re.Match[str] | None]:

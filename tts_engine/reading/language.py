@@ -2,11 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from ..clause_boundaries import BoundaryRules
-from ..phrase_cuts import PhraseWords
-from ..unicode_scripts import LATIN
-from .tokenizer import Grammar
+from .clause_boundaries import BoundaryRules
+from .phrase_cuts import PhraseWords
+from .unicode_scripts import LATIN
+
+
+class LanguageGrammar(Protocol):
+    """The rules by which a language is read: a ``Grammar`` of ``tokenizer.py``."""
+
+    def compile(self) -> None:
+        """Compile all patterns, so that no later text waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,7 @@ class Language:
 
     code: str
     name: str
-    grammar: Callable[[], Grammar]
+    grammar: Callable[[], LanguageGrammar]
     boundary_rules: Callable[[], BoundaryRules] = BoundaryRules
     phrases: Callable[[], PhraseWords] = PhraseWords
     scripts: tuple[str, ...] = (LATIN,)

@@ -14,16 +14,14 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Final
 
-from ..errors import BadRequest
-from ..reading.clause_boundaries import BoundaryRules
-from ..reading.folding import FOLDED_CHARACTERS, FRACTIONS, fold
-from ..reading.kit.language import Language
-from ..reading.kit.lazy_pattern import LazyPattern
-from ..reading.kit.markup_rules import ACTED_SOUNDS, LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
-from ..reading.kit.reading_context import ReadingContext
-from ..reading.kit.tokenizer import (
+from ....errors import BadRequest
+from ...clause_boundaries import BoundaryRules
+from ...folding import FOLDED_CHARACTERS, FRACTIONS, fold
+from ...kit.markup_rules import ACTED_SOUNDS, LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
+from ...kit.needed_signs import RulePattern
+from ...kit.reading_context import ReadingContext
+from ...kit.tokenizer import (
     STABLE_MARGIN_CHARACTERS,
-    DraftWord,
     Grammar,
     Rule,
     ScanState,
@@ -33,11 +31,11 @@ from ..reading.kit.tokenizer import (
     read_stable_prefix,
     read_tokens,
 )
-from ..reading.languages.default import DEFAULT_LANGUAGE
-from ..reading.languages.registry import languages_by_code, primary_code
-from ..reading.phrase_cuts import PhraseWords, phrase_cuts
-from ..reading.pronunciation.lexicon import PronunciationFinder
-from ..reading.unicode_scripts import (
+from ...language import Language
+from ...normalizer import DraftWord
+from ...phrase_cuts import PhraseWords, phrase_cuts
+from ...pronunciation.lexicon import PronunciationFinder
+from ...unicode_scripts import (
     CYRILLIC,
     GREEK,
     HANGUL,
@@ -47,6 +45,8 @@ from ..reading.unicode_scripts import (
     ReadableScripts,
     is_unspaced,
 )
+from ..default import DEFAULT_LANGUAGE
+from ..registry import languages_by_code, primary_code
 from .clause_language import detect_language, nth_syllabic_position
 
 MAX_MULTILINGUAL_CLAUSE_CHARACTERS = 240  # a clause without a boundary is cut there: about 16 s of speech
@@ -122,7 +122,7 @@ def _verbatim_grammar(*rows: tuple[str, Callable[[ScanState, re.Match[str]], int
         letters=(),
         digits=compile_rules(*rows) if rows else (),
         symbols=compile_rules(*rows, *MARKUP_ROWS, *PUNCTUATION_ROWS),
-        word=(LazyPattern(_VERBATIM_RUN), _read_verbatim),
+        word=(RulePattern(_VERBATIM_RUN), _read_verbatim),
     )
 
 
@@ -136,7 +136,7 @@ class LanguageGrammars:
     """
 
     def __init__(self, grammars: Mapping[str, Grammar]) -> None:
-        self._grammars = {"": _AS_WRITTEN, _DEFAULT: DEFAULT_LANGUAGE.grammar(), **grammars}
+        self._grammars = {"": _AS_WRITTEN, _DEFAULT: _grammar_of(DEFAULT_LANGUAGE), **grammars}
 
     @classmethod
     def load(cls, codes: Iterable[str] | None = None) -> "LanguageGrammars":
@@ -275,6 +275,12 @@ class MultilingualClauseNormalizer:
         return self._marked_grammars[code]
 
 
+def _grammar_of(language: Language) -> Grammar:
+    grammar = language.grammar()
+    assert isinstance(grammar, Grammar)
+    return grammar
+
+
 def _latin_language(code: str) -> str:
     """The language of Latin letters in text of a language."""
     language = languages_by_code().get(code)
@@ -284,7 +290,7 @@ def _latin_language(code: str) -> str:
 @cache
 def _compiled_grammar(language: Language) -> Grammar:
     """Return a language's grammar, which all voices of the process share."""
-    grammar = language.grammar()
+    grammar = _grammar_of(language)
     grammar.compile()
     return grammar
 
