@@ -4,34 +4,22 @@ A language model may write a hundred words without a comma. When a clause has re
 cut before a word that begins a clause ("because") or a phrase ("with"), or after one that ends one, as the
 languages' files ``phrases.toml`` have them; without such a place, between two ordinary words. The place
 depends on the text before the limit only, of which two words follow it: not on how the text was split, nor on
-time.
+time. The readers of languages find it, with ``kit/phrase_places.py``.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from .open_formula import TEX_OPENING, is_inside_tex
 from .unicode_scripts import NO_SPACE_SCRIPTS, is_unspaced
 
 FIRST_WORDS = 12  # of a clause, after which it is cut if nothing was read before
 MAX_WORDS = 40  # the same later on, when a listener has more to hear
 MORE_WORDS = 2  # after which a clause without a place to cut is searched again
 _CHARACTERS_A_WORD = 10  # a limit of 12 words is one of 120 characters too
-_WORDS_AFTER = 2  # whole ones, between the cut and the limit
-_UNSPACED_AFTER = 4  # characters of scripts without blanks, for them
-_MIN_SHARE = 1 / 3  # of the characters before the limit stands before the cut
-_MAX_PLACES = 4  # that are tried, since each is read
-# No cut so many characters after and before a number, whose reading may depend on the words around it
-_AFTER_NUMBER, _BEFORE_NUMBER = 12, 24
 _UNITS = re.compile(rf"[{NO_SPACE_SCRIPTS}]{{1,2}}+|[^\s{NO_SPACE_SCRIPTS}]++")
-_TOKEN = re.compile(r"\S+")
-_PLAIN_WORD = re.compile(r"[^\W\d_]{2,}(?:['-][^\W\d_]+)*")
-_DIGIT = re.compile(r"\d")
-_UNSPACED_PLACE = re.compile(rf"[{NO_SPACE_SCRIPTS}](?=[{NO_SPACE_SCRIPTS}])")
+PLAIN_WORD = re.compile(r"[^\W\d_]{2,}(?:['-][^\W\d_]+)*")
 _HIRAGANA = re.compile("[\u3041-\u309f]")
-_BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 
 
 @dataclass(frozen=True)
@@ -108,52 +96,5 @@ def limit_of(view: str, words: int) -> int | None:
 def words_after(view: str, at: int) -> tuple[str, ...]:
     """The ordinary words that follow a cut; the last one of ``view``, which may go on, is none."""
     tokens = view[at:].split()[:-1]
-    plain = (count for count, token in enumerate(tokens) if not _PLAIN_WORD.fullmatch(token))
+    plain = (count for count, token in enumerate(tokens) if not PLAIN_WORD.fullmatch(token))
     return tuple(tokens[: next(plain, len(tokens))])
-
-
-def phrase_cuts(view: str, words: PhraseWords) -> list[int]:
-    """Places at which an unfinished clause may be cut, best first: of equal ones the latest."""
-    places = [*_places(view, words), *(_unspaced_places(view, words) if words.is_unspaced else ())]
-    has_tex = ("$" in view or "\\" in view) and TEX_OPENING.search(view) is not None
-    ranked = sorted(
-        (rank, -at)
-        for at, rank in places
-        if at >= _MIN_SHARE * len(view)
-        and not _DIGIT.search(view, max(0, at - _AFTER_NUMBER), at + _BEFORE_NUMBER)
-        and not _is_open(view, at)
-        and not (has_tex and is_inside_tex(view, at))
-    )
-    return [-at for _, at in ranked[:_MAX_PLACES]]
-
-
-def _places(view: str, words: PhraseWords) -> Iterator[tuple[int, int]]:
-    """Places between two words, and their ranks."""
-    tokens = [*_TOKEN.finditer(view)]
-    for left, right, after in zip(tokens, tokens[1:], tokens[_WORDS_AFTER:-1], strict=False):
-        before, behind = left.group(), right.group()
-        if not (_PLAIN_WORD.fullmatch(before) and _PLAIN_WORD.fullmatch(behind) and behind == behind.lower()):
-            continue
-        if before.isupper():  # perhaps a Roman number
-            continue
-        rank = words.rank(before.lower(), behind)
-        if rank == 3 and not (before == before.lower() and _PLAIN_WORD.fullmatch(after.group())):
-            continue
-        if rank is not None:
-            yield left.end(), rank
-
-
-def _unspaced_places(view: str, words: PhraseWords) -> Iterator[tuple[int, int]]:
-    """Places between two characters of scripts that write no blanks, and their ranks."""
-    for place in _UNSPACED_PLACE.finditer(view, 0, max(0, len(view) - _UNSPACED_AFTER)):
-        rank = words.rank_unspaced(view, place.end())
-        if rank is not None:
-            yield place.end(), rank
-
-
-def _is_open(view: str, at: int) -> bool:
-    """Whether a bracket or a quote before ``at`` is not closed."""
-    before = view[:at]
-    return before.count('"') % 2 == 1 or any(
-        before.count(opening) > before.count(closing) for opening, closing in _BRACKETS
-    )

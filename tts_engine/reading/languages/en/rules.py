@@ -7,6 +7,7 @@ from typing import Final
 from ...clause_boundaries import MAX_CLAUSE_CHARACTERS, AbbreviationKind, BoundaryRules
 from ...folding import FOLDED_CHARACTERS, fold
 from ...kit.data_files import phrase_words
+from ...kit.phrase_places import phrase_places
 from ...kit.reading_context import ReadingContext
 from ...kit.tokenizer import (
     STABLE_MARGIN_CHARACTERS,
@@ -18,7 +19,6 @@ from ...kit.tokenizer import (
 )
 from ...language import Language
 from ...normalizer import DraftWord, SpokenWord, TextNormalizer
-from ...phrase_cuts import phrase_cuts
 from ...pronunciation.lexicon import PronunciationFinder
 from ...reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from ...unicode_scripts import CYRILLIC, GREEK, LATIN
@@ -125,7 +125,7 @@ class EnglishClauseNormalizer:
 
     def read_phrase(self, view: str) -> tuple[list[DraftWord], int] | None:
         """Read up to a place between two phrases."""
-        found = read_first(self._scan(view), phrase_cuts(view, _PHRASE_WORDS), ENGLISH_GRAMMAR)
+        found = read_first(self._scan(view), phrase_places(view, _PHRASE_WORDS), ENGLISH_GRAMMAR)
         if found is None:
             return None
         scan, stop = found

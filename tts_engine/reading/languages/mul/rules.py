@@ -19,6 +19,7 @@ from ...clause_boundaries import BoundaryRules
 from ...folding import FOLDED_CHARACTERS, FRACTIONS, fold
 from ...kit.markup_rules import ACTED_SOUNDS, LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ...kit.needed_signs import RulePattern
+from ...kit.phrase_places import phrase_places
 from ...kit.reading_context import ReadingContext
 from ...kit.tokenizer import (
     STABLE_MARGIN_CHARACTERS,
@@ -33,7 +34,7 @@ from ...kit.tokenizer import (
 )
 from ...language import Language
 from ...normalizer import DraftWord
-from ...phrase_cuts import PhraseWords, phrase_cuts
+from ...phrase_cuts import PhraseWords
 from ...pronunciation.lexicon import PronunciationFinder
 from ...unicode_scripts import (
     CYRILLIC,
@@ -237,7 +238,7 @@ class MultilingualClauseNormalizer:
         code = self._clause_language(view)
         language = languages_by_code().get(code)
         phrases = language.phrases() if language else PhraseWords()
-        found = read_first(self._scan(view, code), phrase_cuts(view, phrases), self._grammar(code))
+        found = read_first(self._scan(view, code), phrase_places(view, phrases), self._grammar(code))
         if found is None:
             self._previous_language = before
             return None
