@@ -32,10 +32,10 @@ from shared.engine.standin_backend import StandInBackend
 from shared.event_loop import until
 from vivavoce.adapters.audiosocket.wire import AudioSocketOpening
 from vivavoce.adapters.client import PoolPolicy, ServerUnavailable, SpeechClient
-from vivavoce.adapters.media import remote_media
-from vivavoce.adapters.media.link import MessageLink
-from vivavoce.adapters.media.media_servers import MediaServers
-from vivavoce.adapters.media.messages import PhoneCallOptions
+from vivavoce.adapters.media.phone_media import PhoneCallOptions
+from vivavoce.adapters.media.servers import remote_media
+from vivavoce.adapters.media.servers.link import MessageLink
+from vivavoce.adapters.media.servers.media_servers import MediaServers
 from vivavoce.gateway.cluster.replicas.cluster_engine import ClusterEngine
 from vivavoce.gateway.cluster.replicas.messages import ReplicaEvent, StreamChunk
 from vivavoce.models.cosyvoice.flow.hop_schedule import SpeechIdChunk
@@ -267,7 +267,7 @@ def test_a_call_is_never_served_on_the_connection_of_another(monkeypatch: pytest
             return listener.accept()[0], phone
 
     async def scenario() -> None:
-        servers = MediaServers(1)
+        servers = MediaServers(1, lambda: None)
         await servers.start()
         options = PhoneCallOptions(sample_rate=8_000, stalled_s=5.0)
         opening = AudioSocketOpening(UUID(int=7), b"\x01\x00\x10" + UUID(int=7).bytes)

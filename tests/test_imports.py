@@ -28,7 +28,7 @@ PLUG_INS = (
     "adapters/pipecat/*.py",
     "adapters/webrtc/*.py",
     "adapters/client/*.py",
-    "adapters/media/process.py",
+    "adapters/media/servers/process.py",
     "adapters/voice_activity.py",
 )
 TENSOR_PACKAGES = {"torch", "onnxruntime", "tensorrt", "onnx", "hibari", "TTS"}
@@ -44,8 +44,8 @@ ALLOWED_PACKAGES = {
     "adapters/audiosocket/wire.py": {"socket", "sys"},  # the socket of a call, and its options
     "adapters/audiosocket/server.py": {"asyncio", "socket"},  # listens on the socket of its caller
     "adapters/media/clock.py": {"asyncio", "time"},  # the clock
-    "adapters/media/link.py": {"asyncio", "os", "socket"},  # the two ends of a socket pair
-    "adapters/media/media_servers.py": {
+    "adapters/media/servers/link.py": {"asyncio", "os", "socket"},  # the two ends of a socket pair
+    "adapters/media/servers/media_servers.py": {
         "asyncio",
         "logging",
         "os",
@@ -54,14 +54,14 @@ ALLOWED_PACKAGES = {
         "sys",
         "threading",
     },
-    "adapters/media/phone_call.py": {"time"},  # a call of a media server
-    "adapters/media/remote_media.py": {"os", "socket", "time"},  # keeps the socket of a call
+    "adapters/media/servers/phone_call.py": {"time"},  # a call of a media server
+    "adapters/media/servers/remote_media.py": {"os", "socket", "time"},  # keeps the socket of a call
     "adapters/speech_network.py": {"pathlib"},  # reads the installed weights, once a process
     "adapters/rtp/wire.py": {"socket", "time"},  # the sockets of a call; reports have the wall clock
     "adapters/rtp/srtp.py": {"pylibsrtp"},  # encryption, in memory
     "adapters/audio/format_kit/line_codec_state.py": {"av"},  # G.722 and Opus, in memory
-    "adapters/media/messages.py": {"socket"},  # the socket of a call
-    "adapters/media/server.py": {"asyncio", "socket", "time"},  # a media server's event loop
+    "adapters/media/phone_media.py": {"socket"},  # the socket of a call
+    "adapters/media/servers/server.py": {"asyncio", "socket", "time"},  # a media server's event loop
 }
 PUBLIC_VALUES_OF_ENGINE = {
     "vivavoce.tts_engine.chunk",

@@ -28,6 +28,7 @@ REGISTRIES = {
     "lexicon format": ("tts_engine/reading/pronunciation/lexicon_files.py",),
     "markup": ("adapters/ssml/input.py",),
     "place to run": (
+        "adapters/media/media_places.py",
         "gateway/cli/main.py",
         "gateway/configuration/settings.py",
         "gateway/engine_opening.py",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 from uuid import UUID
 
-from ..media.messages import PhoneCallOptions
+from ..media.phone_media import PhoneCallOptions
 from ..media.phone_wire import WireEnded, WireListener
 from .protocol import HEADER_BYTES, AudioSocketAudio, AudioSocketProtocolError, CallId, Dtmf, Hangup, encode
 from .server_connection import AudioSocketServerConnection, AudioSocketTimeouts

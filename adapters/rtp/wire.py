@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from ..call_rate_limit import CallRateLimit
-from ..media.messages import PhoneCallOptions
+from ..media.phone_media import PhoneCallOptions
 from ..media.phone_wire import WireEnded, WireListener
 from .connection import RtpConnection, RtpEnd, RtpEvent, RtpFaultSeen, RtpKey, RtpOptions, RtpPeerMoved
 from .packet import MAX_PACKET_BYTES

@@ -16,7 +16,7 @@ from loguru import logger
 from ....tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance
 from ...audiosocket.protocol import AudioSocketAudio, Dtmf
 from ...media.call_media import CallerAudioOptions, MediaReport, RecordedAudio
-from ...media.remote_media import RemoteMedia
+from ...media.phone_media import PhoneCallMedia
 from ...playback.background import Awaited
 from ...playback.heard_words import DiscardResult, HeardMark, HeardWord
 from ...playback.playout import PlayoutStats
@@ -60,9 +60,9 @@ class PipecatCallHandler:
         self._played = asyncio.Event()  # all speech has been played, or the call has ended
         self._played.set()
         self._speech_dropped_or_end = asyncio.Event()
-        self._media: RemoteMedia
+        self._media: PhoneCallMedia
 
-    def attach(self, media: RemoteMedia) -> None:
+    def attach(self, media: PhoneCallMedia) -> None:
         """Use the media of the call; called once, before anything else."""
         self._media = media
         media.set_listener(self)

@@ -5,8 +5,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from ....adapters.media.messages import WireOpening
-from ....adapters.media.remote_media import RemoteMedia
+from ....adapters.media.phone_media import PhoneCallMedia, WireOpening
 from ..agents.agent import Agent
 from ..call import Call
 from ..call_options import NO_OWNER, Caller, CallOwner, CallSettings
@@ -56,11 +55,11 @@ class PhoneLeg:
             transfers=transfers or DialPlanTransfers(),
             owner=owner,
         )
-        self._media: RemoteMedia | None = None  # None until the call is opened
+        self._media: PhoneCallMedia | None = None  # None until the call is opened
         self._end_reason = ""  # if it was ended before
         self._call_id = ""
 
-    def open(self, call_id: str, media: RemoteMedia, agent: Agent) -> Call:
+    def open(self, call_id: str, media: PhoneCallMedia, agent: Agent) -> Call:
         """Open the call and run the agent on it."""
         self._call_id = call_id
         self._media = media

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from ....adapters.media.media_servers import MediaServers
-from ....adapters.media.messages import PhoneCallOptions
+from ....adapters.media.phone_media import PhoneCallOptions, PhoneMedia
 from ....adapters.rtp.connection import RtpOptions
 from ....adapters.rtp.source_lock import Address
 from ....adapters.rtp.wire import RtpOpening
@@ -73,7 +72,7 @@ class RtpCallServer:
     """Opens RTP calls."""
 
     def __init__(
-        self, *, media: MediaServers, services: CallServices, agent: Agent, policy: RtpCallSettings
+        self, *, media: PhoneMedia, services: CallServices, agent: Agent, policy: RtpCallSettings
     ) -> None:
         self._media = media
         self._services = services

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ....adapters.media.clock import Clock
-from ....adapters.media.media_servers import MediaServers
-from ....adapters.media.messages import WireOpening
 from ....adapters.media.paced_media import SpeechDetector
+from ....adapters.media.phone_media import PhoneMedia, WireOpening
 from ....adapters.playback.background import BackgroundLoops, BackgroundMixer
 from ....adapters.unidentified_connections import UnidentifiedConnections
 from ...access.access_control import AccessControl
@@ -73,7 +72,7 @@ class CallHost:
     expected: ExpectedCalls
     voices: VoiceRegistry
     access: AccessControl
-    media: MediaServers  # plays the speech of phones
+    media: PhoneMedia  # plays the speech of phones
     clock: Clock  # of the calls whose packets this process sends
     unidentified_websockets: UnidentifiedConnections  # without a call yet
     make_speech_detector: Callable[[], SpeechDetector]

@@ -10,14 +10,9 @@ from shared.calls.rtp_phone import bind_pair
 from shared.calls.rtp_stream import RtpSource
 from vivavoce.adapters.media.call_media import CallerAudioOptions, CallMedia
 from vivavoce.adapters.media.clock import Clock
-from vivavoce.adapters.media.messages import (
-    MediaMessage,
-    OpenPhoneCall,
-    PhoneCallControl,
-    PhoneCallOptions,
-    message_to,
-)
-from vivavoce.adapters.media.phone_call import PhoneCall
+from vivavoce.adapters.media.phone_media import PhoneCallOptions
+from vivavoce.adapters.media.servers.messages import MediaMessage, OpenPhoneCall, PhoneCallControl, message_to
+from vivavoce.adapters.media.servers.phone_call import PhoneCall
 from vivavoce.adapters.rtp.codec import CODECS
 from vivavoce.adapters.rtp.connection import RtpOptions
 from vivavoce.adapters.rtp.packet import RtpPacket, encode_packet, parse_packet

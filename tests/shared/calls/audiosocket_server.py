@@ -12,7 +12,7 @@ from uuid import UUID
 import numpy as np
 
 from shared.engine.standin_backend import StandInBackend
-from vivavoce.adapters.media.media_servers import MediaServers
+from vivavoce.adapters.media.servers.media_servers import MediaServers
 from vivavoce.adapters.voice_activity import VoiceActivityDetector
 from vivavoce.gateway.calls.agents.agent import Agent
 from vivavoce.gateway.calls.agents.kinds.script import SilentAgent

@@ -18,8 +18,7 @@ from .....adapters.audiosocket.protocol import AudioSocketProtocolError
 from .....adapters.audiosocket.server import AudioSocketServer
 from .....adapters.audiosocket.server_connection import AudioSocketTimeouts
 from .....adapters.audiosocket.wire import AudioSocketOpening
-from .....adapters.media.media_servers import MediaServers
-from .....adapters.media.messages import PhoneCallOptions
+from .....adapters.media.phone_media import PhoneCallOptions, PhoneMedia
 from .....adapters.unidentified_connections import DEFAULT_MAX_UNIDENTIFIED
 from .....tts_engine.errors import Overloaded
 from ....listening_sockets import limit_unidentified
@@ -81,7 +80,7 @@ class AudioSocketCallServer:
     def __init__(
         self,
         *,
-        media: MediaServers,
+        media: PhoneMedia,
         services: CallServices,
         agent: Agent,
         policy: AudioSocketCallSettings,

@@ -14,7 +14,7 @@ from typing import Final
 
 from .....adapters.audio.input_resampler import InputResampler, make_input_resampler
 from .....adapters.media.clock import Clock
-from .....adapters.media.messages import PhoneCallOptions
+from .....adapters.media.phone_media import PhoneCallOptions
 from .....adapters.media.phone_wire import WireEnded
 from .....adapters.rtp.connection import RtpOptions
 from .....adapters.rtp.wire import RtpOpening, RtpWire

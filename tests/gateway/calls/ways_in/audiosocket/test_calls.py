@@ -19,7 +19,7 @@ from shared.calls.audiosocket_server import (
     message,
     run_server,
 )
-from vivavoce.adapters.media import phone_call
+from vivavoce.adapters.media.servers import phone_call
 from vivavoce.adapters.playback.playout import Playout
 from vivavoce.gateway.calls.agents.kinds.keys import KeysAgent
 from vivavoce.gateway.calls.call import Call

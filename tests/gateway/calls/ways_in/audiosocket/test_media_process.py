@@ -192,7 +192,7 @@ def test_a_shutdown_ends_calls_whose_media_process_does_not_answer(
 ) -> None:
     caplog.set_level(logging.INFO, "vivavoce")
     monkeypatch.setattr("vivavoce.gateway.calls.kits.phone_leg._END_TIMEOUT_S", 0.2)
-    monkeypatch.setattr("vivavoce.adapters.media.media_servers._EXIT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("vivavoce.adapters.media.servers.media_servers._EXIT_TIMEOUT_S", 0.2)
 
     async def scenario() -> None:
         async with (

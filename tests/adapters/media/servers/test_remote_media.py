@@ -8,9 +8,10 @@ import pytest
 
 from vivavoce.adapters.audiosocket.wire import AudioSocketOpening
 from vivavoce.adapters.media.call_media import CallerAudioOptions, CallMedia, MediaListener, MediaReport
-from vivavoce.adapters.media.link import close_descriptor
-from vivavoce.adapters.media.messages import ControlMessage, MediaMessage, PhoneCallOptions, message_to
-from vivavoce.adapters.media.remote_media import RemoteMedia
+from vivavoce.adapters.media.phone_media import PhoneCallOptions
+from vivavoce.adapters.media.servers.link import close_descriptor
+from vivavoce.adapters.media.servers.messages import ControlMessage, MediaMessage, message_to
+from vivavoce.adapters.media.servers.remote_media import RemoteMedia
 from vivavoce.adapters.playback.background import Awaited
 from vivavoce.adapters.playback.heard_words import DiscardResult
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance

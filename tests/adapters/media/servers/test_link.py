@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shared.event_loop import until
-from vivavoce.adapters.media.link import MessageLink
+from vivavoce.adapters.media.servers.link import MessageLink
 
 
 class LinkEnd:

@@ -11,14 +11,9 @@ import pytest
 from vivavoce.adapters.audiosocket.wire import AudioSocketOpening
 from vivavoce.adapters.media.call_media import CallerAudioOptions, CallMedia, MediaListener
 from vivavoce.adapters.media.clock import Clock
-from vivavoce.adapters.media.messages import (
-    MediaMessage,
-    OpenPhoneCall,
-    PhoneCallControl,
-    PhoneCallOptions,
-    message_to,
-)
-from vivavoce.adapters.media.phone_call import PhoneCall
+from vivavoce.adapters.media.phone_media import PhoneCallOptions
+from vivavoce.adapters.media.servers.messages import MediaMessage, OpenPhoneCall, PhoneCallControl, message_to
+from vivavoce.adapters.media.servers.phone_call import PhoneCall
 from vivavoce.adapters.playback.heard_words import HeardWord
 from vivavoce.adapters.voice_activity import VoiceActivityChange
 from vivavoce.tts_engine.chunk import AudioChunk, Provenance, Word

@@ -1,4 +1,4 @@
-"""Process of a media server: ``python -m vivavoce.adapters.media.process DESCRIPTOR MODULE...``.
+"""Process of a media server: ``python -m vivavoce.adapters.media.servers.process DESCRIPTOR MODULE...``.
 
 The descriptor is an inherited Unix stream socket, this end of the link; the modules of the wires are imported
 first. The process ends when control closes the link or is gone; it ignores the signals of a terminal and of a
@@ -14,8 +14,8 @@ import socket
 import sys
 from typing import Final
 
-from ...tts_engine.process_limits import raise_descriptor_limit
-from ..voice_activity import VoiceActivityDetector
+from ....tts_engine.process_limits import raise_descriptor_limit
+from ...voice_activity import VoiceActivityDetector
 from .server import serve_media
 
 _PRIORITY: Final = -10  # niceness; negative values need a privilege

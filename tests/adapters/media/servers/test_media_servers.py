@@ -18,13 +18,10 @@ from shared.calls.thread_phone import ThreadPhone
 from shared.event_loop import until
 from vivavoce.adapters.audiosocket.wire import AudioSocketOpening
 from vivavoce.adapters.media.call_media import CallerAudioOptions, MediaReport
-from vivavoce.adapters.media.media_servers import MediaServers
-from vivavoce.adapters.media.messages import (
-    MediaMessage,
-    MediaReady,
-    PhoneCallOptions,
-)
-from vivavoce.adapters.media.remote_media import RemoteMedia
+from vivavoce.adapters.media.phone_media import PhoneCallOptions
+from vivavoce.adapters.media.servers.media_servers import MediaServers
+from vivavoce.adapters.media.servers.messages import MediaMessage, MediaReady
+from vivavoce.adapters.media.servers.remote_media import RemoteMedia
 from vivavoce.adapters.playback.heard_words import DiscardResult, HeardMark, HeardWord
 from vivavoce.adapters.voice_activity import VoiceActivityDetector
 from vivavoce.tts_engine.chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
@@ -209,7 +206,7 @@ def test_the_standby_takes_the_calls_over_and_another_one_is_started(
             await until(lambda: standby_of(servers) not in (None, next_standby))
             assert process_of(servers) == standby and record.closed == []
 
-    monkeypatch.setattr("vivavoce.adapters.media.media_servers._RETRY_DELAY_S", 0.01)
+    monkeypatch.setattr("vivavoce.adapters.media.servers.media_servers._RETRY_DELAY_S", 0.01)
     asyncio.run(scenario())
 
 

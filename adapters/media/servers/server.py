@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ..playback.background import BackgroundLoops, BackgroundSounds
-from .call_media import MediaReport
-from .clock import Clock
+from ...playback.background import BackgroundLoops, BackgroundSounds
+from ..call_media import MediaReport
+from ..clock import Clock
+from ..paced_media import SpeechDetector
 from .link import MessageLink, close_descriptor, socket_identity
 from .messages import (
     READY_PERIOD_S,
@@ -25,7 +26,6 @@ from .messages import (
     SetSounds,
     message_to,
 )
-from .paced_media import SpeechDetector
 from .phone_call import PhoneCall
 
 _CONTROL_GONE: Final = "the server is gone"

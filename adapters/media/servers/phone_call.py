@@ -9,24 +9,25 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Final
 
-from ...tts_engine.chunk import AudioChunk
-from ..echo_filter import EchoFilter
-from ..playback.background import BackgroundMixer
-from ..playback.heard_words import DiscardResult, HeardMark, HeardWord
-from ..playback.playout import Playout
-from .call_media import MediaListener, MediaReport, RecordedAudio
-from .clock import Clock
+from ....tts_engine.chunk import AudioChunk
+from ...echo_filter import EchoFilter
+from ...playback.background import BackgroundMixer
+from ...playback.heard_words import DiscardResult, HeardMark, HeardWord
+from ...playback.playout import Playout
+from ..call_media import MediaListener, MediaReport, RecordedAudio
+from ..clock import Clock
+from ..paced_media import PacedMedia, SpeechDetector
+from ..phone_media import WireOpening
+from ..phone_wire import PhoneWire, WireEnded
+from .caller_audio import CallerAudioQueue
 from .messages import (
     Arguments,
     MediaMessage,
     OpenPhoneCall,
     PhoneCallControl,
     PhoneCallEvents,
-    WireOpening,
     message_to,
 )
-from .paced_media import PacedMedia, SpeechDetector
-from .phone_wire import CallerAudioQueue, PhoneWire, WireEnded
 
 _MAX_UNSENT_BYTES: Final = 1 << 20  # to control; with more, audio is dropped
 

@@ -8,51 +8,18 @@ gave the call. Control pushes speech ahead; the media server plays it and report
 ``on_closed``, after which its number is not used again.
 """
 
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol
 
-from ...tts_engine.chunk import AudioChunk
-from ..playback.background import BackgroundSounds
-from .call_media import MediaListener, MediaReport
-from .paced_media import TICKS_PER_REPORT
-from .phone_wire import PhoneWire
+from ....tts_engine.chunk import AudioChunk
+from ...playback.background import BackgroundSounds
+from ..call_media import MediaListener, MediaReport
+from ..phone_media import PhoneCallCommands, PhoneCallOptions, WireOpening
 
 READY_PERIOD_S: Final = 0.2
 
 Arguments = ParamSpec("Arguments")
-
-
-@dataclass(frozen=True, slots=True)
-class PhoneCallOptions:
-    """How a phone call is served."""
-
-    sample_rate: int  # Hz of the audio sent
-    stalled_s: float  # as in ``AudioSocketTimeouts``
-    report_ticks: int = TICKS_PER_REPORT  # packets from one ``on_report`` to the next
-    silent_s: float | None = None  # without any packet of the caller; None: unlimited
-    max_assumed_s: float = inf  # time after a report for which control assumes that speech is played on time
-
-
-class WireOpening(Protocol):
-    """A wire that a media server opens; it is pickled, and the socket comes with it."""
-
-    def open(
-        self,
-        options: PhoneCallOptions,
-        sock: socket.socket,
-        report: Callable[[str], None],
-        now: Callable[[], float],
-    ) -> PhoneWire:
-        """Return the wire, which owns the socket; raises OSError.
-
-        report: takes a sentence for the log about a fault of the peer that does not end the call.
-        """
-
-    def reopened(self) -> "WireOpening":
-        """Return the opening for another media server, after the first one has died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +67,7 @@ def message_to(
     return MediaMessage(call, method.__name__, arguments, options)
 
 
-class PhoneCallControl(Protocol):
+class PhoneCallControl(PhoneCallCommands, Protocol):
     """The methods of a phone call that control runs, besides those of ``CallMedia``."""
 
     def push_speech(self, chunk: AudioChunk, utterance: int, known_discards: int) -> None:
@@ -108,15 +75,6 @@ class PhoneCallControl(Protocol):
 
         known_discards: by the media server that control knew of; with fewer than there were it is dropped.
         """
-
-    def change_wire(self, wire: WireOpening) -> None:
-        """Go on with another opening on the same socket: the peer changed its address or encoding."""
-
-    def send_keys(self, digits: str) -> None:
-        """Press keys of the far end: ``0-9 * # A-D``."""
-
-    def hang_up(self, reason: str) -> None:
-        """End the call."""
 
 
 class PhoneCallEvents(MediaListener, Protocol):

@@ -18,12 +18,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ...tts_engine.process_limits import available_cores
-from ..playback.background import BackgroundSounds
+from ....tts_engine.process_limits import available_cores
+from ...playback.background import BackgroundSounds
+from ..paced_media import SpeechDetector
+from ..phone_media import PhoneCallOptions, PhoneCallOwner, WireOpening
 from .link import MessageLink
-from .messages import MediaMessage, MediaReady, PhoneCallOptions, SetSounds, WireOpening
-from .paced_media import SpeechDetector
-from .remote_media import PhoneCallOwner, RemoteMedia
+from .messages import MediaMessage, MediaReady, SetSounds
+from .remote_media import RemoteMedia
 from .server import serve_media
 
 logger = logging.getLogger(__name__)
@@ -34,38 +35,26 @@ _RETRY_DELAY_S: Final = 1.0
 _CHECK_PERIOD_S: Final = 0.25
 _MAX_SILENT_CHECKS: Final = 5
 _MAX_STARTING_CHECKS: Final = round(_START_TIMEOUT_S / _CHECK_PERIOD_S)  # until it is ready
-_NO_SOUNDS: Final = BackgroundSounds()
+NO_SOUNDS: Final = BackgroundSounds()
 _EXIT_TIMEOUT_S: Final = 5.0  # its calls end within LINGER_S of adapters.audiosocket.socket_options
 
 
 class MediaServers:
-    """Media servers and the calls that they serve.
-
-    Args:
-        processes: number of media servers, each a process; 0: one, a thread of this process. None: 1 with
-            more than one processor core, else 0.
-        make_detector: makes a call's detector of the caller's speech, in a thread; a process has its own.
-        wire_modules: imported by a process before it takes calls; others are at their first call.
-        sounds: under the speech of every call.
-
-    Attributes:
-        in_processes: whether the media servers are processes.
-    """
+    """Media servers and the calls that they serve: the ``PhoneMedia`` of ``make_phone_media``."""
 
     def __init__(
         self,
         processes: int | None,
-        make_detector: Callable[[], SpeechDetector | None] = lambda: None,
-        *,
+        make_detector: Callable[[], SpeechDetector | None],
         wire_modules: Sequence[str] = (),
-        sounds: BackgroundSounds = _NO_SOUNDS,
+        sounds: BackgroundSounds = NO_SOUNDS,
     ) -> None:
         if processes is None:
             processes = 1 if available_cores() > 1 else 0
         self._wire_modules = wire_modules
         self._make_detector = make_detector
         self._sounds = sounds
-        self.in_processes = processes > 0
+        self._in_processes = processes > 0
         self._servers = [_ServerHandle(self._take_running) for _ in range(max(1, processes))]
         self._standby: _RunningServer | None = None
         self._closing = False
@@ -78,16 +67,21 @@ class MediaServers:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the media servers that are processes."""
+        """As ``PhoneMedia.pids``."""
         return tuple(server.pid for server in self._servers if server.pid is not None)
 
     @property
+    def in_processes(self) -> bool:
+        """As ``PhoneMedia.in_processes``."""
+        return self._in_processes
+
+    @property
     def are_ready(self) -> bool:
-        """Whether every media server takes calls now."""
+        """As ``PhoneMedia.are_ready``."""
         return all(server.ready.is_set() for server in self._servers)
 
     async def start(self) -> None:
-        """Start every media server, and wait until they take calls; raises TimeoutError."""
+        """As ``PhoneMedia.start``."""
         for server in self._servers:
             server.start()
         async with asyncio.timeout(_START_TIMEOUT_S):
@@ -102,11 +96,7 @@ class MediaServers:
         owner: PhoneCallOwner,
         options: PhoneCallOptions,
     ) -> RemoteMedia:
-        """Serve a call on its socket, and return its media.
-
-        The media own the socket, unless this raises OSError. ``owner.on_closed`` is called at the end of the
-        call, unless ``aclose`` comes before.
-        """
+        """As ``PhoneMedia.open_phone_call``."""
         server = min(self._servers, key=lambda server: len(server.calls))
         self._last_number += 1
         media = RemoteMedia(self._last_number, wire, sock, owner, server.send, options)
@@ -115,7 +105,7 @@ class MediaServers:
         return media
 
     async def aclose(self) -> None:
-        """End every call and every media server."""
+        """As ``PhoneMedia.aclose``."""
         self._closing = True
         if self._standby is not None:
             self._standby.close()
@@ -133,7 +123,7 @@ class MediaServers:
         return standby
 
     def _start_standby(self) -> None:
-        if self.in_processes and not self._closing:
+        if self._in_processes and not self._closing:
             self._standby = _RunningServer(self.launch, self._sounds)
             self._standby.on_lost = self._lose_standby
 
@@ -144,7 +134,7 @@ class MediaServers:
 
     def launch(self, sock: socket.socket) -> "subprocess.Popen[bytes] | threading.Thread":
         """Start a media server on that end of a link, and close it here."""
-        if not self.in_processes:
+        if not self._in_processes:
             thread = threading.Thread(target=serve_media, args=(sock, self._make_detector), name="media")
             thread.daemon = True
             thread.start()

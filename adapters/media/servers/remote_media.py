@@ -10,12 +10,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Concatenate, Final, Protocol
+from typing import Any, Concatenate, Final
 
-from ...tts_engine.chunk import AudioChunk
-from ..playback.background import Awaited
-from ..playback.heard_words import DiscardResult
-from .call_media import CallerAudioOptions, CallMedia, MediaListener, MediaReport
+from ....tts_engine.chunk import AudioChunk
+from ...playback.background import Awaited
+from ...playback.heard_words import DiscardResult
+from ..call_media import CallerAudioOptions, CallMedia, MediaListener, MediaReport
+from ..phone_media import PhoneCallOptions, PhoneCallOwner, WireOpening
 from .link import socket_identity
 from .messages import (
     Arguments,
@@ -23,8 +24,6 @@ from .messages import (
     MediaMessage,
     OpenPhoneCall,
     PhoneCallControl,
-    PhoneCallOptions,
-    WireOpening,
     message_to,
 )
 
@@ -33,21 +32,8 @@ _NOTHING_CUT: Final = DiscardResult(utterance=-1, cut_ms=0.0, words=(), text_sto
 Send = Callable[[ControlMessage, int], None]
 
 
-class PhoneCallOwner(Protocol):
-    """The leg of the call in control."""
-
-    def on_closed(self, reason: str) -> None:
-        """The call is over."""
-
-    def on_problem(self, text: str, *, is_internal: bool) -> None:
-        """Log an error of the caller's program, or of the media server."""
-
-    def fail(self, error: Exception) -> None:
-        """Log an exception of a listener, and end the call."""
-
-
 class RemoteMedia:
-    """Implements ``CallMedia`` over a link.
+    """Implements ``PhoneCallMedia`` over a link.
 
     Args:
         sock: of the call; it is kept, so that another media server can continue with it.
@@ -112,7 +98,7 @@ class RemoteMedia:
             self._reopen(send)
 
     def hang_up(self, reason: str) -> None:
-        """End the call; ``owner.on_closed`` follows."""
+        """End the call."""
         self._hang_up_reason = reason
         self._tell(PhoneCallControl.hang_up, reason)
 
