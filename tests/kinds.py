@@ -91,6 +91,7 @@ KINDS: Final = (
     Kind("place to run", "cluster", ("gateway/cluster/*",)),
     *_files_of("lexicon format", "tts_engine/reading/pronunciation/formats"),
     *_files_of("markup", "adapters/ssml/markups"),
+    *_files_of("markup", "tts_engine/reading/markups"),
     *_files_of("agent", "gateway/calls/agents/kinds"),
     *_files_of("command", "gateway/cli/commands"),
     Kind("command", "bench", ("gateway/cli/bench/*",)),

@@ -26,7 +26,7 @@ REGISTRIES = {
         "tts_engine/reading/languages/multilingual.py",
     ),
     "lexicon format": ("tts_engine/reading/pronunciation/lexicon_files.py",),
-    "markup": ("adapters/ssml/input.py",),
+    "markup": ("adapters/ssml/input.py", "tts_engine/engine.py"),
     "place to run": (
         "adapters/media/media_places.py",
         "gateway/cli/main.py",

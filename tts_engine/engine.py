@@ -41,8 +41,9 @@ from .backends.loading import load_backend
 from .backends.voice_kind import AUTO_PRECISION, NOTHING_KEPT, KeptSpeechConfig
 from .errors import BadRequest, LanguageNotSpoken, Overloaded, UnknownVoice
 from .metrics import Metrics
-from .reading.directions import Directions, PlainText
+from .reading.directed_text import PlainText
 from .reading.languages.default import DEFAULT_LANGUAGE
+from .reading.markups.directions import Directions
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
 from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
@@ -79,7 +80,7 @@ class EngineConfig:
     """Settings of an engine. max_characters: of text in one stream. reading: of English numbers.
 
     lexicon: says words in every stream. other_language: for parts of a text. follows_directions: those in
-    plain text, see ``reading/directions.py``. liveliness: of streams that ask for none, see ``Delivery``.
+    plain text, see ``reading/markups``. liveliness: of streams that ask for none, see ``Delivery``.
     """
 
     scheduler: SchedulerPolicy = field(default_factory=SchedulerPolicy)

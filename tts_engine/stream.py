@@ -13,7 +13,7 @@ from .backends.base import StepResult
 from .chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 from .errors import StreamClosed, SynthesisFailed, UnreadableText
 from .reading.clause_boundaries import BoundaryKind
-from .reading.directions import PlainText
+from .reading.directed_text import PlainText
 from .reading.pronunciation.lexicon import Pronunciation
 from .reading.prosody import NEUTRAL_PROSODY, Prosody
 from .records.stream_log import StreamLog

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from .reading.clause_boundaries import BoundaryKind
-from .reading.directions import DirectedText, PlainText
+from .reading.directed_text import DirectedText, PlainText
 from .reading.pronunciation.lexicon import Pronunciation
 from .reading.prosody import Prosody
 from .segmenter import Segment, Segmenter

@@ -9,10 +9,10 @@ after ``MAX_SKIPPED_CHARACTERS``, so that a stream does not fall silent for good
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
-from .prosody import BREAK_STRENGTHS_S, MAX_BREAK_S
+from ..directed_text import DirectedText, PlainText
+from ..prosody import BREAK_STRENGTHS_S, MAX_BREAK_S
 
 MAX_SKIPPED_CHARACTERS: Final = 65_536
 _MAX_DIRECTION_CHARACTERS: Final = 100  # of an opening tag or a pause; a longer one is text
@@ -44,27 +44,6 @@ _BEGINNINGS: Final = (
     *(f"```{name}" for name in _FENCED_DATA),
 )
 _ENDS: Final = {"<": ">", "[": "]", "`": "\n"}
-
-
-@dataclass(frozen=True, slots=True)
-class DirectedText:
-    """A stretch of the text; in their order the stretches are the whole text."""
-
-    text: str
-    is_spoken: bool = True
-    pause_s: float | None = None  # after it
-
-
-class PlainText:
-    """A text without directions: all of it is spoken."""
-
-    def push(self, text: str) -> list[DirectedText]:
-        """Add text; all of it."""
-        return [DirectedText(text)] if text else []
-
-    def flush(self) -> list[DirectedText]:
-        """Nothing is held."""
-        return []
 
 
 class Directions(PlainText):

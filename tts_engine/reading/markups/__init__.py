@@ -1,0 +1,1 @@
+"""Markups of text that the engine reads: one file or folder each."""
