@@ -87,7 +87,6 @@ KINDS: Final = (
     *_voice_families(),
     *_in_folder("language", "tts_engine/reading/languages"),
     Kind("place to run", "process", ("tts_engine/backends/process*.py",)),
-    Kind("place to run", "media server", ("adapters/media/servers/*",)),
     Kind("place to run", "cluster", ("gateway/cluster/*",)),
     *_files_of("lexicon format", "tts_engine/reading/pronunciation/formats"),
     *_files_of("markup", "adapters/ssml/markups"),

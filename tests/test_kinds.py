@@ -28,7 +28,6 @@ REGISTRIES = {
     "lexicon format": ("tts_engine/reading/pronunciation/lexicon_files.py",),
     "markup": ("adapters/ssml/input.py", "tts_engine/engine.py"),
     "place to run": (
-        "adapters/media/media_places.py",
         "gateway/cli/main.py",
         "gateway/configuration/settings.py",
         "gateway/engine_opening.py",
