@@ -4,7 +4,7 @@
 
 Prints each line as it is known and keeps all in FOLDER, with a chart. Run again, it goes on with the steps
 that are not done. ``--first`` runs the steps that decide most, in at most 6 minutes. ``--device cpu --quick``
-tries all steps on a tiny bundle. Needs torch, and nothing that ``absent_packages`` lists.
+tries all steps on a tiny bundle. Needs torch, and nothing that ``package_stand_ins`` lists.
 """
 
 import argparse

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
-from gpu_check.absent_packages import replace_absent_packages
+from gpu_check.package_stand_ins import replace_absent_packages
 from gpu_check.findings import CheckOptions, Finding
 
 # The function ``measure`` of each module; a step imports only its own.
