@@ -8,8 +8,8 @@ from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
-from gpu_check.package_stand_ins import replace_absent_packages
 from gpu_check.findings import CheckOptions, Finding
+from gpu_check.package_stand_ins import replace_absent_packages
 
 # The function ``measure`` of each module; a step imports only its own.
 _MODULES: Mapping[str, str] = {
