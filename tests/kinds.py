@@ -107,6 +107,7 @@ KITS: Final = {
         "models/checkpoint/*",
         "models/decoding/*",
         "models/devices/*",
+        "models/kernels/*",
         "models/networks/*",
         "models/onnx_graphs/*",
         "models/phonemes/*",

@@ -1,4 +1,4 @@
-"""Says whether a device can run the kernels in Triton; ``fused_kernels.py`` says what they are for."""
+"""Says whether a device can run the kernels in Triton; ``kernels.fused_kernels`` says what they are for."""
 
 import logging
 import shutil
@@ -9,6 +9,8 @@ from importlib.util import find_spec
 import torch
 
 logger = logging.getLogger(__name__)
+
+MAX_FUSED_ROWS = 4  # of a step whose layers are one kernel; more have no registers there
 
 _C_COMPILERS = ("gcc", "clang")  # that Triton looks for
 _MIN_CAPABILITY = (8, 0)  # of a card that copies to shared memory asynchronously

@@ -25,7 +25,8 @@ depends on the number of rows, and different ids are drawn soon.
 
 Source: LLM.int8() (arXiv:2208.07339) for scales by row and output, and for what outliers do to 8 bits.
 
-Some float32 matrices are pairs of float16, for the products of ``fused_kernels``, which explains them.
+Some float32 matrices are pairs of float16, for the products of ``kernels.fused_kernels``, which explains
+them.
 """
 
 from collections.abc import Iterable, Mapping

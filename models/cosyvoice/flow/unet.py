@@ -75,7 +75,7 @@ class _ConvNorm(nn.Module):
         """The output, with an offset added, (N, T, C'), and the next context."""
         y, context = _convolve(self.conv, x, context)
         if self.conv.halves is not None and offset is None and self.has_fused_norm(x.device):
-            from ..kernels.fused_kernels import norm_mish
+            from ...kernels.fused_kernels import norm_mish
 
             return norm_mish(y, self.norm), context
         y = F.mish(self.norm(y))
@@ -91,7 +91,7 @@ def _convolve(conv: CausalConv, x: Tensor, context: Tensor) -> tuple[Tensor, Ten
     kept = x.shape[1] - conv.kernel + 1
     if conv.halves is None or kept < 0 or not has_fused_kernels(x.device):
         return conv(x, context)  # type: ignore[no-any-return]
-    from ..kernels.fused_kernels import product
+    from ...kernels.fused_kernels import product
 
     return product(x, conv.halves, conv.bias, context=context), x[:, kept:]
 

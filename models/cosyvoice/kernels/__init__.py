@@ -1,1 +1,1 @@
-"""Kernels in Triton for a GPU: of the flow and of the language model."""
+"""Kernels in Triton for a GPU that only CosyVoice uses, on those of ``models.kernels``."""

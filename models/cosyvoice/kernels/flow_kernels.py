@@ -22,9 +22,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..flow.attention_plan import PagedAttentionPlan
-from .chained_programs import await_phase, end_program, new_counters, take_ticket
-from .fused_kernels import (
+from ...kernels.chained_programs import await_phase, end_program, new_counters, take_ticket
+from ...kernels.fused_kernels import (
     BUSY_PROGRAMS,
     LOG2_E,
     attention_parts,
@@ -39,6 +38,7 @@ from .fused_kernels import (
     store_attention,
     store_product,
 )
+from ..flow.attention_plan import PagedAttentionPlan
 
 _QUERIES = (32, 16)  # of a program; the more, the less often keys and values are read
 _SLOTS = 64  # that a program attends to at once

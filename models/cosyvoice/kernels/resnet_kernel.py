@@ -16,8 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .chained_programs import await_phase, end_program, new_counters, take_ticket
-from .fused_kernels import (
+from ...kernels.chained_programs import await_phase, end_program, new_counters, take_ticket
+from ...kernels.fused_kernels import (
     activate,
     await_inputs,
     launch_next,

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .fused_kernels import await_inputs, launch_next, launch_options
+from ...kernels.fused_kernels import await_inputs, launch_next, launch_options
 
 _WARPS = 8
 

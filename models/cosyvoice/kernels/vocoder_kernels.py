@@ -13,7 +13,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .fused_kernels import add_product_of_halves, await_inputs, launch_next, launch_options, product_tile
+from ...kernels.fused_kernels import (
+    add_product_of_halves,
+    await_inputs,
+    launch_next,
+    launch_options,
+    product_tile,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,16 +22,14 @@ from torch.nn import functional
 from ...decoding.kv_memory import KvStepPlan, SpeechLmState, empty_state, place_columns
 from ...devices.execution import Precision
 from ...devices.torch_devices import to_device
-from ...networks.kernel_support import has_fused_kernels
+from ...networks.kernel_support import MAX_FUSED_ROWS, has_fused_kernels
 from ...networks.layers import Linear, load_weights
 from ...networks.precision import MatrixRole, linear_class
 from ..config import TEXT_EMBEDDING_KEY, TIED_HEAD_KEY, CosyVoiceVersion, SpeechLmConfig
 from .generation import LmInput, lm_input_index
 
 if TYPE_CHECKING:
-    from ..kernels.decoder_layers import DecoderWeights
-
-MAX_FUSED_ROWS = 4  # of a step whose layers are one kernel; more have no registers there
+    from ...kernels.decoder_layers import DecoderWeights
 
 
 class LmNetwork(Protocol):
@@ -189,7 +187,7 @@ class SpeechLm(nn.Module):
         return normed
 
     def _run_fused_layers(self, x: Tensor, kv: Tensor, plan: "LmStepPlan") -> Tensor:
-        from ..kernels.decoder_layers import run_decoder
+        from ...kernels.decoder_layers import run_decoder
         from ..kernels.lm_kernels import add_and_norm
 
         x = run_decoder(
@@ -312,7 +310,8 @@ class _DecoderLayer(nn.Module):
 
     def _multiply_apart(self, x: Tensor, kv: Tensor, plan: LmStepPlan) -> Tensor:
         """A layer of many rows in kernels, with the products between them."""
-        from ..kernels.lm_kernels import add_and_norm, attend_memory, gate, rotate_to_memory
+        from ...kernels.memory_attention import attend_memory, rotate_to_memory
+        from ..kernels.lm_kernels import add_and_norm, gate
 
         assert self.down.matrix is not None
         dtype, norm = self.down.matrix.dtype, self.attention_norm
@@ -344,7 +343,7 @@ class _DecoderLayer(nn.Module):
 
 def _join_layers(layers: Sequence[_DecoderLayer]) -> "DecoderWeights":
     """Weights for ``run_decoder``. The matrices of the layers become parts of them, so that none is twice."""
-    from ..kernels.decoder_layers import DecoderWeights, new_decoder_counters
+    from ...kernels.decoder_layers import DecoderWeights, new_decoder_counters
 
     def joined(name: str) -> Tensor:
         linears = [cast(Linear, layer.get_submodule(name)) for layer in layers]

@@ -24,7 +24,7 @@ from vivavoce.models.cosyvoice.flow import dit, unet
 from vivavoce.models.cosyvoice.flow.attention_memory import PagedBuffers
 from vivavoce.models.cosyvoice.flow.attention_plan import PagePlacement, make_paged_plan
 from vivavoce.models.cosyvoice.flow.policy import CacheForm
-from vivavoce.models.cosyvoice.kernels import decoder_layers, flow_kernels, fused_kernels, lm_kernels
+from vivavoce.models.cosyvoice.kernels import flow_kernels
 from vivavoce.models.cosyvoice.lm import device_sampling, speech_lm
 from vivavoce.models.cosyvoice.lm.sampling import SamplingContext, SamplingParameters
 from vivavoce.models.cosyvoice.vocoder import normal_noise
@@ -34,6 +34,7 @@ from vivavoce.models.decoding.kv_memory import plan_kv_step
 from vivavoce.models.decoding.uniforms import seeded_uniforms
 from vivavoce.models.devices.execution import Precision
 from vivavoce.models.devices.torch_devices import CPU
+from vivavoce.models.kernels import decoder_layers, fused_kernels, memory_attention
 from vivavoce.models.networks import kernel_support, layers
 from vivavoce.models.networks.precision import LARGEST_FACTOR, drop_low_halves, split_matrix
 from vivavoce.models.networks.state import map_state, tensors
@@ -206,7 +207,7 @@ def _language_model_layers(precision: Precision) -> Iterator[tuple[str, float]]:
             kv = memory.clone()
             with (
                 patch.object(kernel_support, "runs_triton", return_value=is_fused),
-                patch.object(lm_kernels, "SLOTS", 16),
+                patch.object(memory_attention, "SLOTS", 16),
                 patch.multiple(decoder_layers, SLOTS=16, _DEPTH=64),
             ):
                 results.append((lm.run_layers(x.clone(), kv, plan), kv))

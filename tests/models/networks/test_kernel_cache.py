@@ -27,7 +27,7 @@ import json, sys
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from vivavoce.models.cosyvoice.kernels import fused_kernels
+from vivavoce.models.kernels import fused_kernels
 found = []
 triton.knobs.cache.dir = sys.argv[1]
 triton.knobs.compilation.listener = lambda *, cache_hit, **rest: found.append(cache_hit)

@@ -1,6 +1,6 @@
 """The flow with one float16 product instead of one of float32, by torch on a CPU. Needs torch.
 
-The kernels of ``models.cosyvoice.kernels`` round both factors to float16 and sum in float32, for the matrices
+The kernels of ``models.kernels`` round both factors to float16 and sum in float32, for the matrices
 and the attention of the estimator. Here the same factors are rounded and everything is computed in float32:
 only the order of sums is another.
 """

@@ -1,8 +1,8 @@
 """Parts that kernels in Triton share: products of float32, attention in one pass, norms, sizes of tiles.
 
 A chunk has 50 to 400 frames and a decoding step a few rows, so that an operation computes for less time than
-its launch takes, and the number of launches is what a step costs. The kernels of
-``models.cosyvoice.kernels`` do several operations in one launch.
+its launch takes, and the number of launches is what a step costs. The kernels
+here and of ``models.cosyvoice.kernels`` do several operations in one launch.
 
 Tensor cores multiply float16, not float32. So a float32 factor is the sum of two halves, and a product of
 float32 is three of float16, summed in float32:
@@ -34,7 +34,7 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from ...networks.kernel_support import launches_early
+from ..networks.kernel_support import launches_early
 
 LOG2_E = 1.4426950408889634
 BUSY_PROGRAMS = 96  # that keep a large card busy; an H100 has 132 processors

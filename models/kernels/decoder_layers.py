@@ -20,7 +20,7 @@ from torch import Tensor
 
 from .chained_programs import await_phase, end_program, new_counters, take_ticket
 from .fused_kernels import LOG2_E, attention_parts, await_inputs, launch_next, launch_options, part_buffer
-from .lm_kernels import QUERIES, SLOTS, attend_rows, rotate_and_store
+from .memory_attention import QUERIES, SLOTS, attend_rows, rotate_and_store
 
 _CHANNEL_PAIRS = 2  # of a program that projects
 _GATES = {1: 4, 2: 4, 4: 2}  # of a program, by rows of the step
