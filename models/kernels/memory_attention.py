@@ -29,10 +29,10 @@ SLOTS = 64  # that a program attends to at once
 def rotate_and_store(  # type: ignore[no-untyped-def]
     low, high, rows, is_row, head, channels, cosines, sines, query, kv, write_positions,
     length, write_stride, row_stride, part_stride, head_stride,
-    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr,
+    IS_ROTATED: tl.constexpr, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr,
 ):  # fmt: skip
     """Store channels of a head and those half a head after them: of queries, or of keys or values."""
-    if head < HEADS + KV_HEADS:
+    if IS_ROTATED and head < HEADS + KV_HEADS:
         # The cosines of both halves are equal, and the sines of the second are positive.
         angles = rows[:, None] * (2 * HALF) + channels[None]
         cosine = tl.load(cosines + angles, mask=is_row[:, None], other=0.0)
@@ -65,7 +65,7 @@ def _rotate_to_memory_kernel(  # type: ignore[no-untyped-def]
     high = tl.load(projected + places + HALF).to(tl.float32)
     rotate_and_store(
         low, high, rows, rows >= 0, head, channels, cosines, sines, query, kv, write_positions,
-        length, write_stride, row_stride, part_stride, head_stride, HEADS, KV_HEADS, HALF,
+        length, write_stride, row_stride, part_stride, head_stride, True, HEADS, KV_HEADS, HALF,
     )  # fmt: skip
 
 

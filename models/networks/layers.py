@@ -11,6 +11,7 @@ matcha/models/components/decoder.py@dd9105b.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -104,6 +105,14 @@ class Linear(PreparedModule):
     def halves_and_bias(self) -> tuple[Tensor, Tensor]:
         """For the kernels, after ``split_matrices``."""
         return present(self.halves), present(self.bias)
+
+
+def join_matrices(layers: Sequence[Linear]) -> Tensor:
+    """(layers, outputs, inputs), after ``prepare``. The layers' matrices become its parts."""
+    whole = torch.stack([_prepared(layer.matrix) for layer in layers])
+    for layer, part in zip(layers, whole, strict=True):
+        layer.matrix = part
+    return whole
 
 
 class PointwiseConv(Linear):

@@ -6,6 +6,9 @@ take no part write to the scratch position:
 
     row            0    1    2    3          rows 0 and 2 decode, 4 rows are computed
     write to       57   end  203  end        256 positions are attended to
+
+Where one kernel computes all layers (``TorchXttsGpt.has_fused_layers``), it reads what each row has, so that
+the step is captured for the whole memory. Elsewhere torch computes them.
 """
 
 from dataclasses import dataclass
@@ -42,7 +45,7 @@ class XttsDecodeGraphs:
     """Captured steps on one memory, whose keys and values they write in place."""
 
     def __init__(self, gpt: TorchXttsGpt, state: SpeechLmState) -> None:
-        self._state = state
+        self._gpt, self._state = gpt, state
         self._steps: CapturedSteps[GptGraphKey, _CapturedGptStep] = CapturedSteps(
             gpt.device, lambda key, pool: _CapturedGptStep(gpt, state, key, pool)
         )
@@ -56,7 +59,7 @@ class XttsDecodeGraphs:
     def record(self) -> None:
         """Capture all steps, so that no session waits for a capture later."""
         for rows in buckets(len(self._state.lengths)):
-            for attended in buckets(self._state.capacity, _MIN_ATTENDED):
+            for attended in buckets(self._state.capacity, self._min_attended(rows)):
                 self._steps.get(GptGraphKey(rows, attended))
 
     @torch.inference_mode()
@@ -73,11 +76,13 @@ class XttsDecodeGraphs:
             raise ValueError(
                 f"a row would hold {max_length} ids; its memory was made for {self._state.capacity}"
             )
-        key = GptGraphKey(
-            bucket(len(ids), len(self._state.lengths)),
-            bucket(max_length, self._state.capacity, _MIN_ATTENDED),
-        )
-        return self._steps.get(key).run(ids, decoded, valid)
+        rows = bucket(len(ids), len(self._state.lengths))
+        attended = bucket(max_length, self._state.capacity, self._min_attended(rows))
+        return self._steps.get(GptGraphKey(rows, attended)).run(ids, decoded, valid)
+
+    def _min_attended(self, rows: int) -> int:
+        """The smallest bucket of attended positions."""
+        return self._state.capacity if self._gpt.has_fused_layers(rows) else _MIN_ATTENDED
 
 
 class _CapturedGptStep:
@@ -106,13 +111,16 @@ class _CapturedGptStep:
         ):
             buffer[:rows].copy_(numbers)
         self._staging.upload()
-        made = self._graph.replay()[:rows]
-        hidden = self._gpt.config.hidden
-        return made[:, :hidden], made[:, hidden:]
+        latents, logits = self._graph.replay()
+        return latents[:rows], logits[:rows]
 
-    def _compute(self) -> Tensor:
+    def _compute(self) -> tuple[Tensor, Tensor]:
         inputs, key = self._staging.on_device_tensors, self._key
-        plan = plan_kv_step(inputs.positions, inputs.write_positions, key.attended_positions)
-        x = self._gpt.embed_speech(inputs.ids, inputs.decoded)
-        latents = self._gpt.latents(self._gpt.run_layers(x, self._state.kv[: key.rows], plan)[:, 0])
-        return torch.cat([latents.float(), self._gpt.logits(latents).float()], 1)
+        x, kv = self._gpt.embed_speech(inputs.ids, inputs.decoded), self._state.kv[: key.rows]
+        places = (inputs.positions, inputs.write_positions, key.attended_positions)
+        if self._gpt.has_fused_layers(key.rows):
+            hidden = self._gpt.run_fused_layers(x, kv, *places)
+        else:
+            hidden = self._gpt.run_layers(x, kv, plan_kv_step(*places))
+        latents = self._gpt.latents(hidden[:, 0])
+        return latents, self._gpt.logits(latents).float()

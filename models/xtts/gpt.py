@@ -19,6 +19,7 @@ et al. 2019): layer norm before each block, learned positions, the tanh form of 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +28,13 @@ from torch.nn import functional
 from ..decoding.kv_memory import KvStepPlan, SpeechLmState, empty_state, place_columns
 from ..devices.execution import Precision
 from ..devices.torch_devices import to_device
-from ..networks.layers import load_weights
+from ..networks.kernel_support import MAX_FUSED_ROWS, has_fused_kernels
+from ..networks.layers import join_matrices, load_weights
 from ..networks.precision import MatrixRole, linear_class
 from .config import XttsGptConfig
+
+if TYPE_CHECKING:
+    from ..kernels.decoder_layers import DecoderWeights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,6 +132,7 @@ class TorchXttsGpt(XttsGpt):
     ) -> None:
         super().__init__(config, start_text_id, stop_text_id)
         self.layers = nn.ModuleList(_Gpt2Block(config, precision) for _ in range(config.layers))
+        self._decoder_weights: DecoderWeights | None = None
         self.norm = nn.LayerNorm(config.hidden)
         self.head = linear_class(precision, MatrixRole.OTHER, 1)(config.hidden, config.speech_vocab_size)
 
@@ -170,6 +176,36 @@ class TorchXttsGpt(XttsGpt):
         normed: Tensor = self.norm(x)
         return normed
 
+    def has_fused_layers(self, rows: int) -> bool:
+        """Whether ``run_fused_layers`` can decode so many rows: up to 4, where the device has kernels."""
+        matrix = cast(_Gpt2Block, self.layers[0]).down.matrix  # those of all layers are alike
+        return (
+            rows <= MAX_FUSED_ROWS
+            and matrix is not None
+            and has_fused_kernels(self.device, [self.config.head_width // 2], matrix.shape)
+        )
+
+    def run_fused_layers(
+        self, x: Tensor, kv: Tensor, positions: Tensor, write_positions: Tensor, attended_positions: int
+    ) -> Tensor:
+        """``run_layers`` on (B, 1, hidden), the layers in one kernel.
+
+        positions, write_positions: (B, 1) int64, of the columns and where they are written.
+        """
+        from ..kernels.decoder_layers import run_decoder
+
+        weights = self._fused_weights()
+        normed: Tensor = self.norm(
+            run_decoder(x, weights, None, kv, positions, write_positions, attended_positions)
+        )
+        return normed
+
+    def _fused_weights(self) -> "DecoderWeights":
+        """Weights of all layers, one behind the other; made once, before a step is captured."""
+        if self._decoder_weights is None:
+            self._decoder_weights = _join_layers(cast(list[_Gpt2Block], list(self.layers)))
+        return self._decoder_weights
+
     def logits(self, latents: Tensor) -> Tensor:
         """Scores before softmax: (..., hidden) to (..., speech_vocab_size)."""
         scores: Tensor = self.head(latents)
@@ -200,6 +236,29 @@ class _Gpt2Block(nn.Module):
         query = parts[:, :, 0].transpose(1, 2)
         attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=plan.visible)
         return attended.transpose(1, 2).reshape(rows, columns, -1)
+
+
+def _join_layers(layers: Sequence[_Gpt2Block]) -> "DecoderWeights":
+    from ..kernels.decoder_layers import DecoderBiases, DecoderWeights, new_decoder_counters
+
+    def joined(name: str) -> Tensor:
+        return torch.stack([layer.get_parameter(name) for layer in layers])
+
+    first = layers[0]
+    return DecoderWeights(
+        joined("attention_norm.weight"),
+        join_matrices([layer.qkv for layer in layers]),
+        joined("qkv.bias"),
+        join_matrices([layer.output for layer in layers]),
+        joined("mlp_norm.weight"),
+        join_matrices([layer.up for layer in layers]),
+        join_matrices([layer.down for layer in layers]),
+        DecoderBiases(
+            *(joined(f"{name}.bias") for name in ("attention_norm", "output", "mlp_norm", "up", "down"))
+        ),
+        first.attention_norm.eps,
+        new_decoder_counters(len(layers), first.heads, first.mlp_norm.weight.device),
+    )
 
 
 # Our name of each module, and upstream's.

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..devices.execution import Precision
 from ..devices.host_memory import release_free_heap
 from ..devices.torch_devices import CPU
+from ..networks.kernel_cache import keep_compiled_kernels
 from .checkpoint.bundle import XttsBundle
 from .checkpoint.tensor_shapes import MEL_NORMS_KEY
 from .checkpoint.weight_file import load_model, map_model, model_path
@@ -43,6 +44,7 @@ def load_networks(
     On a CPU the text embedding stays in its file: only rows that are read occupy memory. Raises
     WeightFileError.
     """
+    keep_compiled_kernels(bundle.folder, device)
     tokenizer = bundle.tokenizer()
     weights = _read_weights(bundle, device)
     networks = build_networks(

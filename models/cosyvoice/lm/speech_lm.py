@@ -23,7 +23,7 @@ from ...decoding.kv_memory import KvStepPlan, SpeechLmState, empty_state, place_
 from ...devices.execution import Precision
 from ...devices.torch_devices import to_device
 from ...networks.kernel_support import MAX_FUSED_ROWS, has_fused_kernels
-from ...networks.layers import Linear, load_weights
+from ...networks.layers import Linear, join_matrices, load_weights
 from ...networks.precision import MatrixRole, linear_class
 from ..config import TEXT_EMBEDDING_KEY, TIED_HEAD_KEY, CosyVoiceVersion, SpeechLmConfig
 from .generation import LmInput, lm_input_index
@@ -73,7 +73,6 @@ class SpeechLm(nn.Module):
         )
         self._rotary_periods: Tensor | None = None
         self._decoder_weights: DecoderWeights | None = None
-        self._few_part_counters: Tensor | None = None
         self.norm = _RmsNorm(config.hidden, config.norm_epsilon)
         head = linear_class(precision, MatrixRole.OTHER, 1)
         self.head = head(config.hidden, config.speech_vocab_size, bias=config.version is CosyVoiceVersion.V2)
@@ -154,9 +153,7 @@ class SpeechLm(nn.Module):
         """As of ``_part_counters``; those of a few rows are made once, because kernels leave them 0."""
         if positions.numel() > MAX_FUSED_ROWS:
             return _part_counters(positions, self.config)
-        if self._few_part_counters is None:
-            self._few_part_counters = _part_counters(positions.new_zeros(MAX_FUSED_ROWS), self.config)
-        return self._few_part_counters
+        return self._fused_weights().counters.parts
 
     def _periods(self) -> Tensor:
         """As of ``rotary_periods``; made once, before a step is captured."""
@@ -198,7 +195,6 @@ class SpeechLm(nn.Module):
             plan.positions,
             plan.attention.write_positions,
             plan.attention.attended_positions,
-            plan.part_counters,
         )
         return add_and_norm(x, None, self.norm.weight, self.norm.epsilon, torch.float32)[1]
 
@@ -342,27 +338,21 @@ class _DecoderLayer(nn.Module):
 
 
 def _join_layers(layers: Sequence[_DecoderLayer]) -> "DecoderWeights":
-    """Weights for ``run_decoder``. The matrices of the layers become parts of them, so that none is twice."""
+    """Weights for ``run_decoder``."""
     from ...kernels.decoder_layers import DecoderWeights, new_decoder_counters
-
-    def joined(name: str) -> Tensor:
-        linears = [cast(Linear, layer.get_submodule(name)) for layer in layers]
-        whole = torch.stack([cast(Tensor, linear.matrix) for linear in linears])
-        for linear, part in zip(linears, whole, strict=True):
-            linear.matrix = part
-        return whole
 
     first = layers[0]
     return DecoderWeights(
         torch.stack([layer.attention_norm.weight for layer in layers]),
-        joined("qkv"),
+        join_matrices([layer.qkv for layer in layers]),
         torch.stack([cast(Tensor, layer.qkv.bias) for layer in layers]),
-        joined("output"),
+        join_matrices([layer.output for layer in layers]),
         torch.stack([layer.mlp_norm.weight for layer in layers]),
-        joined("gate_up"),
-        joined("down"),
+        join_matrices([layer.gate_up for layer in layers]),
+        join_matrices([layer.down for layer in layers]),
+        None,
         first.attention_norm.epsilon,
-        new_decoder_counters(len(layers), first.mlp_norm.weight.device),
+        new_decoder_counters(len(layers), first.heads, first.mlp_norm.weight.device),
     )
 
 

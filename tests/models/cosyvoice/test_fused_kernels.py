@@ -1,17 +1,26 @@
 """The fused kernels compute what torch does, in Triton's interpreter, and are launched seldom."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
+from unittest.mock import patch
 
 import pytest
+
+from shared.runtimes.interpreted_script import output_of
 
 pytest.importorskip("torch", reason="needs torch (EXTRAS=cosyvoice)")
 pytest.importorskip("triton", reason="needs Triton (EXTRAS=triton)")
 
+import torch
+
+from shared.runtimes.compiled_kernels import CAPABILITIES, stack_bytes
+from shared.runtimes.drawn_networks import draw_and_prepare
+from vivavoce.models.cosyvoice.config import SpeechLmConfig
+from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm, make_lm_step_plan
+from vivavoce.models.decoding.kv_memory import plan_kv_step_for_kernels
+from vivavoce.models.devices.execution import Precision
+from vivavoce.models.networks import kernel_support
+
+_FOLDER = Path(__file__).parent
 # Sums are in another order. Pages are float16: a rounding differs where a value lies between two of them.
 _TOLERANCES = {
     "halves": 1.0,
@@ -34,13 +43,13 @@ _MAX_LAUNCHES = {
 
 
 def test_fused_kernels_compute_what_torch_does() -> None:
-    errors = output_of("interpreted_kernels.py")
+    errors = output_of(_FOLDER / "interpreted_kernels.py")
     assert len(errors) == 56
     assert [(name, error) for name, error in errors if not error <= _TOLERANCES.get(name, 1e-5)] == []
 
 
 def test_a_step_launches_few_kernels() -> None:
-    counts = output_of("counted_launches.py")
+    counts = output_of(_FOLDER / "counted_launches.py")
     assert len(counts) == 6
     limits = {
         name: limit for name in counts for step, limit in _MAX_LAUNCHES.items() if name.startswith(step)
@@ -48,10 +57,18 @@ def test_a_step_launches_few_kernels() -> None:
     assert {name: count for name, count in counts.items() if count > limits[name]} == {}
 
 
-def output_of(script: str) -> Any:
-    """What a script of this folder prints, in Triton's interpreter."""
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, Path(__file__).with_name(script)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16])
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
+@torch.inference_mode()
+def test_a_token_of_4_rows_has_registers(capability: int, precision: Precision, tmp_path: Path) -> None:
+    config = SpeechLmConfig()
+    with torch.device("meta"), patch.object(kernel_support, "runs_triton", return_value=True):
+        lm = SpeechLm(config, precision)
+        draw_and_prepare(lm)
+        state, positions = lm.init_state(4, 2048), torch.zeros(4, 1, dtype=torch.int64)
+        plan = make_lm_step_plan(plan_kv_step_for_kernels(positions, state.capacity), positions, config)
+        x = torch.zeros(4, 1, config.hidden)
+        missing = stack_bytes(lambda: lm.run_layers(x, state.kv, plan), capability, tmp_path)
+    assert missing == {"_decode_kernel": 0, "_add_and_norm_kernel": 0}

@@ -1,0 +1,51 @@
+"""A decode step in kernels computes what torch does, in Triton's interpreter, with few launches."""
+
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from shared.runtimes.interpreted_script import output_of
+
+pytest.importorskip("torch", reason="needs torch (EXTRAS=cosyvoice)")
+pytest.importorskip("triton", reason="needs Triton (EXTRAS=triton)")
+
+import torch
+
+from shared.runtimes.compiled_kernels import CAPABILITIES, stack_bytes
+from shared.runtimes.drawn_networks import draw_and_prepare
+from vivavoce.models.devices.execution import Precision
+from vivavoce.models.networks import kernel_support
+from vivavoce.models.xtts.config import XttsGptConfig
+from vivavoce.models.xtts.gpt import TorchXttsGpt
+
+_FOLDER = Path(__file__).parent
+
+
+def test_a_decode_step_in_kernels_computes_what_torch_does() -> None:
+    errors = output_of(_FOLDER / "interpreted_kernels.py")
+    assert len(errors) == 15
+    # Sums are in another order.
+    assert [(name, error) for name, error in errors if not error <= (4e-3 if "fp16" in name else 1e-5)] == []
+
+
+def test_a_decode_step_launches_few_kernels() -> None:
+    assert output_of(_FOLDER / "counted_launches.py")["kernels"] <= 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16])
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
+@torch.inference_mode()
+def test_a_decode_step_of_4_rows_has_registers(capability: int, precision: Precision, tmp_path: Path) -> None:
+    config = XttsGptConfig()
+    with torch.device("meta"), patch.object(kernel_support, "runs_triton", return_value=True):
+        gpt = TorchXttsGpt(config, 1, 2, precision)
+        draw_and_prepare(gpt)
+        x, kv = torch.zeros(4, 1, config.hidden), gpt.init_state(4, config.max_positions).kv
+        places = torch.zeros(2, 4, 1, dtype=torch.int64)
+        missing = stack_bytes(
+            lambda: gpt.run_fused_layers(x, kv, *places, config.max_positions), capability, tmp_path
+        )
+    assert missing == {"_decode_kernel": 0}
