@@ -58,14 +58,14 @@ def test_a_step_launches_few_kernels() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16])
 @pytest.mark.parametrize("capability", CAPABILITIES)
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @torch.inference_mode()
-def test_a_token_of_4_rows_has_registers(capability: int, precision: Precision, tmp_path: Path) -> None:
+def test_a_token_of_4_rows_has_registers(capability: int, tmp_path: Path) -> None:
+    """In float32, which needs the most."""
     config = SpeechLmConfig()
     with torch.device("meta"), patch.object(kernel_support, "runs_triton", return_value=True):
-        lm = SpeechLm(config, precision)
+        lm = SpeechLm(config, Precision.FP32)
         draw_and_prepare(lm)
         state, positions = lm.init_state(4, 2048), torch.zeros(4, 1, dtype=torch.int64)
         plan = make_lm_step_plan(plan_kv_step_for_kernels(positions, state.capacity), positions, config)

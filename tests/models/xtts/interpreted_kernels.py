@@ -78,14 +78,14 @@ def _sampled_ids(gpt: TorchXttsGpt) -> Iterator[tuple[str, float]]:
 
 
 def _sample(gpt: TorchXttsGpt, prompts: Sequence[XttsPrompt]) -> list[int]:
-    """Ids of 6 steps."""
+    """Ids of 3 steps."""
     inputs = [XttsSamplingInputs([1], seeded_uniforms(seed)) for seed in range(len(prompts))]
     x, valid = gpt.embed_prompts(prompts)
     hidden, state = gpt.step(x, gpt.init_state(len(prompts), _CAPACITY), valid)
     logits = gpt.logits(gpt.latents(last_valid_hidden(hidden, valid)))
     graphs, taking = XttsDecodeGraphs(gpt, state), torch.ones_like(valid)
     found = []
-    for place in range(6):
+    for place in range(3):
         ids = sample_speech_ids(logits.numpy(), inputs)
         found += ids
         _, logits = graphs.step(torch.tensor(ids)[:, None], torch.full((len(ids), 1), place), taking)

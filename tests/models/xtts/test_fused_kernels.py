@@ -34,14 +34,14 @@ def test_a_decode_step_launches_few_kernels() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16])
 @pytest.mark.parametrize("capability", CAPABILITIES)
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @torch.inference_mode()
-def test_a_decode_step_of_4_rows_has_registers(capability: int, precision: Precision, tmp_path: Path) -> None:
+def test_a_decode_step_of_4_rows_has_registers(capability: int, tmp_path: Path) -> None:
+    """In float32, which needs the most."""
     config = XttsGptConfig()
     with torch.device("meta"), patch.object(kernel_support, "runs_triton", return_value=True):
-        gpt = TorchXttsGpt(config, 1, 2, precision)
+        gpt = TorchXttsGpt(config, 1, 2, Precision.FP32)
         draw_and_prepare(gpt)
         x, kv = torch.zeros(4, 1, config.hidden), gpt.init_state(4, config.max_positions).kv
         places = torch.zeros(2, 4, 1, dtype=torch.int64)
