@@ -25,10 +25,11 @@ FIRST_STEPS = (
 )
 STEPS = (
     *FIRST_STEPS,
-    CheckStep("graphs", 120),
-    CheckStep("version3", 60),
-    CheckStep("limits", 60),
-    CheckStep("serve", 120),
+    CheckStep("xtts", 75),
+    CheckStep("graphs", 100),
+    CheckStep("version3", 50),
+    CheckStep("limits", 50),
+    CheckStep("serve", 85),
 )
 
 

@@ -135,15 +135,15 @@ def machine_packages(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_first_steps_need_no_package_that_a_machine_with_a_card_lacks(
+def test_what_decides_most_needs_no_package_that_a_machine_with_a_card_lacks(
     tmp_path: Path, machine_packages: Path
 ) -> None:
     root = Path(__file__).parents[2]
     folders = (machine_packages, root / "tests", root / ".links")
     without_site = [sys.executable, "-S", "-m", "gpu_check.steps"]
-    for step in FIRST_STEPS:
+    for name in (*(step.name for step in FIRST_STEPS), "xtts"):
         done = subprocess.run(
-            [*without_site, step.name, str(tmp_path / "out"), "--device", "cpu", "--quick"],
+            [*without_site, name, str(tmp_path / "out"), "--device", "cpu", "--quick"],
             env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(map(str, folders))},
             capture_output=True,
             text=True,
@@ -178,6 +178,8 @@ def test_every_step_runs_on_a_processor(tmp_path: Path, capsys: pytest.CaptureFi
     assert found["3 streams, asked for, audio seconds a second"] == 3
     assert found["2 listeners in a closed loop, audio seconds a second"] > 0
     assert found["4 tokens, 1 row, operations"] > 0
+    assert found["XTTS, latents of 4 rows from torch's, largest"] == 0
+    assert found["XTTS, 2 streams, audio seconds a second"] > 0
     parts = [found[f"first hop, 1 stream, {part}"] for part in PARTS]
     assert all(part >= 0 for part in parts)
     assert sum(parts) == pytest.approx(found["first hop, 1 stream, all"])

@@ -18,6 +18,7 @@ _MODULES: Mapping[str, str] = {
     "bundle": "gpu_check.steps.loading",
     "graphs": "gpu_check.steps.graphs",
     "version3": "gpu_check.steps.version3",
+    "xtts": "gpu_check.steps.xtts",
     "streams": "gpu_check.steps.streams",
     "serve": "gpu_check.steps.serving",
     "profile": "gpu_check.steps.replays",

@@ -19,7 +19,7 @@ from gpu_check.findings import CheckOptions, Finding, as_known
 from gpu_check.steps.first_hop import StepTrace, first_hop_findings, first_hop_parts
 from gpu_check.steps.machine import card_state
 
-from vivavoce.tts_engine.backends.base import PreparingBackend
+from vivavoce.tts_engine.backends.base import Backend, PreparingBackend
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.cosyvoice.backend import CosyVoiceBackend
 from vivavoce.tts_engine.cosyvoice.policy import policy_for
@@ -73,7 +73,9 @@ async def _measure(options: CheckOptions, loads: Loads) -> AsyncIterator[Finding
         yield Finding("engine, ready to speak in", time.perf_counter() - began, "s")
         await _captured(engine)
         yield Finding("engine, all steps captured in", time.perf_counter() - began, "s")
-        for finding in _times("1 stream", [await listen(engine, voice, 0, 0.1) for _ in range(loads.alone)]):
+        for finding in stream_times(
+            "1 stream", [await listen(engine, voice, 0, 0.1) for _ in range(loads.alone)]
+        ):
             yield finding
         trace = StepTrace(options.torch_device)
         with trace.of(engine._backend):
@@ -82,7 +84,7 @@ async def _measure(options: CheckOptions, loads: Loads) -> AsyncIterator[Finding
             yield finding
         yield await _closed_loop(engine, voice, loads)
         for count in loads.open:
-            for finding in await _open_loop(engine, voice, count, loads.stream_s):
+            for finding in await open_loop(engine, voice, count, loads.stream_s):
                 yield finding
             if count <= loads.max_traced:
                 for finding in await _traced_loop(engine, voice, count, loads.stream_s, options):
@@ -91,18 +93,18 @@ async def _measure(options: CheckOptions, loads: Loads) -> AsyncIterator[Finding
 
 @asynccontextmanager
 async def open_engine(options: CheckOptions) -> AsyncIterator[tuple[Engine, str]]:
-    """An engine with the random bundle, and a voice that has spoken before.
-
-    It admits all that memory has room for, however fast it is.
-    """
+    """An engine with the random bundle, and a voice that has spoken before."""
     policy = replace(policy_for("auto", options.device), overlap=True, slots=_SLOTS)
-    backend = CosyVoiceBackend.load(options.bundle, policy)
-    config = EngineConfig(SchedulerPolicy(max_load=float("inf")))
-    async with await Engine.open(backend=backend, config=config) as engine:
+    async with await unlimited_engine(CosyVoiceBackend.load(options.bundle, policy)) as engine:
         noise = 0.1 * np.random.default_rng(0).standard_normal(3 * SAMPLE_RATE)
         voice = await asyncio.to_thread(engine.voices.enroll, noise.astype(np.float32), SAMPLE_RATE, "Hello.")
         await listen(engine, voice.id, 0, 0.1)
         yield engine, voice.id
+
+
+async def unlimited_engine(backend: Backend) -> Engine:
+    """An engine that admits all that memory has room for, however fast it is."""
+    return await Engine.open(backend=backend, config=EngineConfig(SchedulerPolicy(max_load=float("inf"))))
 
 
 async def _captured(engine: Engine) -> None:
@@ -144,7 +146,8 @@ async def _closed_loop(engine: Engine, voice: str, loads: Loads) -> Finding:
     return Finding(f"{loads.closed} listeners in a closed loop, audio seconds a second", rate)
 
 
-async def _open_loop(engine: Engine, voice: str, count: int, seconds: float) -> list[Finding]:
+async def open_loop(engine: Engine, voice: str, count: int, seconds: float) -> list[Finding]:
+    """Figures of so many streams of so many seconds each, which begin as a Poisson process."""
     name, began = f"{count} streams", time.perf_counter()
     power = asyncio.create_task(
         asyncio.to_thread(lambda: list(card_state(("power.draw", "utilization.gpu"))))
@@ -154,7 +157,7 @@ async def _open_loop(engine: Engine, voice: str, count: int, seconds: float) -> 
     return [
         Finding(f"{name}, asked for, audio seconds a second", count),
         Finding(f"{name}, refused", refused),
-        *_times(name, heard),
+        *stream_times(name, heard),
         Finding(f"{name}, audio seconds a second", sum(each.speech_s for each in heard) / took_s),
         Finding(f"{name}, underruns", sum(each.underruns for each in heard)),
         *(Finding(f"{name}, {each.name}", each.value) for each in await power),
@@ -186,7 +189,8 @@ async def _listen_to_many(
     return heard, len(answers) - len(heard)
 
 
-def _times(name: str, heard: list[StreamTimes]) -> Iterator[Finding]:
+def stream_times(name: str, heard: list[StreamTimes]) -> Iterator[Finding]:
+    """First audio of some streams."""
     first = sorted(1000 * each.first_audio_s for each in heard)
     if first:
         yield Finding(f"{name}, first audio, p50", first[len(first) // 2], "ms")
