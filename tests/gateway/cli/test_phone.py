@@ -120,6 +120,7 @@ def test_a_packet_is_timed_when_it_arrives_not_when_it_is_read() -> None:
 
     def script(call: socket.socket) -> None:
         call.recv(19)
+        time.sleep(0.2)  # a kernel stamps packets a moment after the first socket has asked for it
         call.sendall(SILENCE)
         sent.set()
 
