@@ -53,12 +53,17 @@ gc.disable()
 
 @pytest.hookimpl(trylast=True)  # after the marks of folders
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run files with long tests first, for ``--no-loadscope-reorder`` of pytest-xdist.
+    """Spread files with long tests over the others, for ``--no-loadscope-reorder`` of pytest-xdist.
 
-    A long file that is begun last is run by one process while the others have nothing to do.
+    Side by side they would take each other's processor time. A long file that is begun last is run by one
+    process while the others have nothing to do, so none is among the last fifth.
     """
     long = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("asr")}
-    items.sort(key=lambda item: item.path not in long)
+    files = dict.fromkeys(item.path for item in items)
+    distance = 0.8 * (len(files) - len(long)) / max(1, len(long))
+    places = {path: index * distance for index, path in enumerate(path for path in files if path in long)}
+    places |= {path: index for index, path in enumerate(path for path in files if path not in long)}
+    items.sort(key=lambda item: places[item.path])
 
 
 def pytest_collection_finish() -> None:
@@ -113,7 +118,10 @@ def _skips_fail() -> bool:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
+    try:
+        report = yield
+    except SystemError:  # Python before 3.11.8 may refuse to parse a source once (gh-106905)
+        report = pytest.TestReport.from_item_and_call(item, call)
     expected_to_fail = hasattr(report, "wasxfail")
     if _skips_fail() and report.skipped and not expected_to_fail and item.get_closest_marker("gpu") is None:
         report.outcome = "failed"

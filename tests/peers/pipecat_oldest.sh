@@ -21,5 +21,6 @@ fi
 [ "$("$environment/bin/python" -c 'from importlib.metadata import version; print(version("pipecat-ai"))')" = "$version" ]
 tests=(tests/adapters/pipecat tests/gateway/apis/dialects/native_stream/test_pipecat_service*.py tests/peers/test_pipecat_*.py)
 "$environment/bin/python" -m pytest -q -n 3 --dist loadfile "${tests[@]}" && exit
-if [ -z "${RERUN:-}" ]; then exit 1; fi
+status=$?  # 1: every test was run, and some failed
+if [ -z "${RERUN:-}" ] || [ "$status" -ne 1 ]; then exit 1; fi
 "$environment/bin/python" -m pytest -q --last-failed --last-failed-no-failures none "${tests[@]}"
