@@ -56,13 +56,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spread files with long tests over the others, for ``--no-loadscope-reorder`` of pytest-xdist.
 
     Side by side they would take each other's processor time. A long file that is begun last is run by one
-    process while the others have nothing to do, so none is among the last fifth.
+    process while the others have nothing to do, so none is among the last fifth, and peers come first.
     """
-    long = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("asr")}
+    marked = {
+        item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("asr")
+    }
     files = dict.fromkeys(item.path for item in items)
-    distance = 0.8 * (len(files) - len(long)) / max(1, len(long))
-    places = {path: index * distance for index, path in enumerate(path for path in files if path in long)}
-    places |= {path: index for index, path in enumerate(path for path in files if path not in long)}
+    long = sorted(marked, key=lambda path: ("peers" not in path.parts, path))
+    places = {path: 0.8 * index * (len(files) / len(long) - 1) for index, path in enumerate(long)}
+    places |= {path: index for index, path in enumerate(path for path in files if path not in marked)}
     items.sort(key=lambda item: places[item.path])
 
 
