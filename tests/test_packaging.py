@@ -135,6 +135,7 @@ def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
+@pytest.mark.slow
 def test_the_command_of_a_missing_extra_is_one_that_pip_carries_out(
     wheel: Path, bare_environment: Path, tmp_path: Path
 ) -> None:
