@@ -15,8 +15,8 @@ from socket import socket
 from typing import Final
 
 from ..adapters.media.clock import Clock
-from ..adapters.media.media_places import make_phone_media
 from ..adapters.media.paced_media import SpeechDetector
+from ..adapters.media.servers.media_servers import MediaServers
 from ..adapters.playback.background import BackgroundLoops
 from ..tts_engine.packaging.plug_ins import with_plug_ins
 from ..tts_engine.process_limits import available_cores
@@ -119,7 +119,7 @@ class CallServers:
         wires = [way.wire.__module__ for way in ways if way.wire is not None]
         background = await asyncio.to_thread(read_background, settings.sounds)
         max_calls = settings.calls.max_calls
-        media = make_phone_media(
+        media = MediaServers(
             media_processes(max_calls), _make_speech_detector, wire_modules=wires, sounds=background
         )
         resources.push_async_callback(media.aclose)

@@ -1,4 +1,4 @@
-"""Runs work of ``adapters.sliced_work`` on the event loop, one slice between what else the loop has to do."""
+"""Runs the sliced work of ``adapters.ssml`` on the event loop, one slice between what else the loop does."""
 
 import asyncio
 from collections import deque
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from ..adapters.sliced_work import SlicedWork
+from ..adapters.ssml.markup import SlicedWork
 from ..tts_engine.errors import BadText, VivavoceError
 
 T = TypeVar("T")

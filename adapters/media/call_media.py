@@ -3,8 +3,8 @@
     control (agents, APIs, engine)   --push, finish, discard-->   media (socket, playout, speech detection)
                                      <--words heard, cut, keys--
 
-``paced_media.PacedMedia`` implements it in the caller's thread, the media of ``media_places`` over a link to
-a media server. Answers may therefore come during the call of a method or later, always in order.
+``paced_media.PacedMedia`` implements it in the caller's thread, ``servers.remote_media.RemoteMedia`` over a
+link to a media server. Answers may therefore come during the call of a method or later, always in order.
 """
 
 from collections.abc import Sequence

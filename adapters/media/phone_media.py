@@ -1,7 +1,7 @@
 """Interface to the media of phone calls on sockets of their own, and to where they are played.
 
-A way in accepts a call and passes its socket on, with the opening of its wire. ``media_places`` has what
-reads and sends the packets then.
+A way in accepts a call and passes its socket on, with the opening of its wire. ``servers.media_servers``
+has what reads and sends the packets then.
 """
 
 import socket

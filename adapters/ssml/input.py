@@ -12,7 +12,6 @@ from typing import Final, Protocol
 
 from ...tts_engine.reading.pronunciation.lexicon import Pronunciation
 from ...tts_engine.reading.prosody import NEUTRAL_PROSODY, Prosody
-from ..sliced_work import SlicedWork, run_whole
 from .document import (
     MAX_DOCUMENT_CHARACTERS,
     BadSsml,
@@ -20,7 +19,7 @@ from .document import (
     SsmlPiece,
     SsmlPieces,
 )
-from .markup import VoicedText
+from .markup import SlicedWork, VoicedText, run_whole
 from .markups.ssml.parser import SSML
 from .markups.voice_tags import VoiceTags
 

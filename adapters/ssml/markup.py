@@ -1,14 +1,19 @@
-"""The records of markups of text: of whole documents, and of tags in plain text.
+"""The records of markups of text, of whole documents and of tags in plain text; and reading them in slices.
 
-``input.py`` lists them. Tags of one service are in the folder of its dialect.
+``input.py`` lists them. Tags of one service are in the folder of its dialect. A slice is work of about a
+millisecond, between which others may use the thread.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import TypeVar
 
-from ..sliced_work import SlicedWork
 from .document import SsmlDocument
+
+T = TypeVar("T")
+# Work that yields after each slice and returns the result. It does not know who runs it.
+SlicedWork = Generator[None, None, T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +33,13 @@ class VoicedText:
 
     text: str
     voice: str | None  # None: that of the utterance
+
+
+def run_whole(work: SlicedWork[T]) -> T:
+    """Run work without a break; return its result, or raise what it raises."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result

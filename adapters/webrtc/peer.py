@@ -14,7 +14,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -29,12 +29,11 @@ from aiortc import (
 from aiortc.exceptions import InvalidStateError
 from aiortc.mediastreams import MediaStreamError
 from aiortc.sdp import candidate_from_sdp
-from av import AudioFrame
+from av import AudioFrame, AudioResampler
 
 from ..audio.input_resampler import DETECTOR_SAMPLE_RATE
 from ..ice_server import IceServer
 from ..udp_ports import MediaPorts
-from .frame_resampler import FrameResampler
 from .media_ports import bound_to
 from .sdp_offer import MAX_CANDIDATES, refusing_sdp, sanitize_candidate, sanitize_offer
 from .speech_track import SpeechTrack
@@ -73,6 +72,26 @@ class WebRtcPeerPolicy:
     silence_timeout_s: float = 10.0  # without audio or messages from the browser
     ice_servers: tuple[IceServer, ...] = ()  # none by default, so no outside host is contacted
     ports: MediaPorts | None = None  # of this end's UDP sockets; None: any that the system chooses
+
+
+class _FrameResampler:
+    """Converts PyAV audio frames of any rate and layout to s16le mono at 16 kHz.
+
+    A browser may change its codec at any packet, and one ``AudioResampler`` accepts one input format only.
+    """
+
+    def __init__(self) -> None:
+        self._format: tuple[int, str] | None = None  # rate and layout of the last frame
+        self._resampler: AudioResampler
+
+    def push(self, frame: AudioFrame) -> Iterator[bytes]:
+        """Yield the converted audio that is ready."""
+        frame_format = (frame.sample_rate, frame.layout.name)
+        if frame_format != self._format:
+            self._format = frame_format
+            self._resampler = AudioResampler(format="s16", layout="mono", rate=DETECTOR_SAMPLE_RATE)
+        for resampled in self._resampler.resample(frame):
+            yield bytes(resampled.planes[0])[: 2 * resampled.samples]  # the plane is padded
 
 
 class _ClosableConnection(RTCPeerConnection):
@@ -317,7 +336,7 @@ class WebRtcPeer:
     # Received audio
 
     async def _receive_audio(self, track: MediaStreamTrack) -> None:
-        resampler = FrameResampler()
+        resampler = _FrameResampler()
         started, received_s = self._now(), 0.0
         with contextlib.suppress(MediaStreamError):
             while True:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vivavoce.adapters.sliced_work import SlicedWork
+from vivavoce.adapters.ssml.markup import SlicedWork
 from vivavoce.gateway.sliced_inputs import SlicedInputs, run_in_slices
 from vivavoce.tts_engine.errors import BadText, VivavoceError
 

@@ -35,19 +35,28 @@ _RETRY_DELAY_S: Final = 1.0
 _CHECK_PERIOD_S: Final = 0.25
 _MAX_SILENT_CHECKS: Final = 5
 _MAX_STARTING_CHECKS: Final = round(_START_TIMEOUT_S / _CHECK_PERIOD_S)  # until it is ready
-NO_SOUNDS: Final = BackgroundSounds()
+_NO_SOUNDS: Final = BackgroundSounds()
 _EXIT_TIMEOUT_S: Final = 5.0  # its calls end within LINGER_S of adapters.audiosocket.socket_options
 
 
 class MediaServers:
-    """Media servers and the calls that they serve: the ``PhoneMedia`` of ``make_phone_media``."""
+    """Media servers, not yet started, and the calls that they serve: a ``PhoneMedia``.
+
+    Args:
+        processes: their number, each a process; 0: one, a thread of this process. None: 1 with more than one
+            processor core, else 0.
+        make_detector: makes a call's detector of the caller's speech, in a thread; a process has its own.
+        wire_modules: imported by a process before it takes calls; others are at their first call.
+        sounds: under the speech of every call.
+    """
 
     def __init__(
         self,
         processes: int | None,
-        make_detector: Callable[[], SpeechDetector | None],
+        make_detector: Callable[[], SpeechDetector | None] = lambda: None,
+        *,
         wire_modules: Sequence[str] = (),
-        sounds: BackgroundSounds = NO_SOUNDS,
+        sounds: BackgroundSounds = _NO_SOUNDS,
     ) -> None:
         if processes is None:
             processes = 1 if available_cores() > 1 else 0

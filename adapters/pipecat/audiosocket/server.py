@@ -23,8 +23,8 @@ from ...audiosocket.pending_call import NoRoomForCall, PendingCall
 from ...audiosocket.server import AudioSocketServer
 from ...audiosocket.server_connection import AudioSocketTimeouts
 from ...audiosocket.wire import AudioSocketOpening
-from ...media.media_places import make_phone_media
 from ...media.phone_media import PhoneCallOptions
+from ...media.servers.media_servers import MediaServers
 from ...playback.background import BackgroundSounds
 from .call_handler import PipecatCallHandler
 from .params import AudioSocketCaller, AudioSocketParams
@@ -71,7 +71,7 @@ class PipecatAudioSocketServer:
         self._max_calls = max_calls
         self._handlers: set[PipecatCallHandler] = set()  # of calls that have not ended
         self._bots: set[asyncio.Task[None]] = set()
-        self._media = make_phone_media(media_processes, sounds=sounds or BackgroundSounds())
+        self._media = MediaServers(media_processes, sounds=sounds or BackgroundSounds())
         self._server = AudioSocketServer(self, timeouts=_TIMEOUTS)
         self._closed = asyncio.Event()
 

@@ -22,9 +22,9 @@ import numpy as np
 
 from ....adapters.audio.encoders import AudioFormat, open_encoder
 from ....adapters.audio.tempo import TimeStretcher
-from ....adapters.sliced_work import SlicedWork
 from ....adapters.ssml.document import MAX_DOCUMENT_CHARACTERS, BadSsml, SsmlDocument, plain_document
 from ....adapters.ssml.input import SsmlInput, TextTags, push_document_in_slices
+from ....adapters.ssml.markup import SlicedWork
 from ....adapters.written_words import WrittenWords
 from ....tts_engine.chunk import SAMPLE_RATE, Mark, Word
 from ....tts_engine.errors import BadRequest, LanguageNotSpoken, StreamClosed, UnknownVoice, VivavoceError

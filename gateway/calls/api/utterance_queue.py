@@ -11,9 +11,9 @@ from contextlib import aclosing
 from typing import Any
 
 from ....adapters.playback.background import Awaited
-from ....adapters.sliced_work import SlicedWork
 from ....adapters.ssml.document import BadSsml, SsmlDocument
 from ....adapters.ssml.input import SsmlInput
+from ....adapters.ssml.markup import SlicedWork
 from ....tts_engine.errors import LanguageNotSpoken, UnreadableText, VivavoceError
 from ...sliced_inputs import SlicedInputs, run_in_slices
 from ..call_options import CallSpeechOptions

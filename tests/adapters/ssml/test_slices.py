@@ -9,7 +9,6 @@ import pytest
 
 from shared.counted_work import counted_calls
 from shared.dense_documents import DENSE_UNITS, dense_document
-from vivavoce.adapters.sliced_work import SlicedWork, run_whole
 from vivavoce.adapters.ssml.document import BadSsml
 from vivavoce.adapters.ssml.input import (
     SsmlInput,
@@ -18,6 +17,7 @@ from vivavoce.adapters.ssml.input import (
     push_document,
     push_document_in_slices,
 )
+from vivavoce.adapters.ssml.markup import SlicedWork, run_whole
 
 MAX_CALLS = 12_000  # of functions in a slice; the whole documents take up to a million
 

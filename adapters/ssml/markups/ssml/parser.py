@@ -22,7 +22,6 @@ from .....tts_engine.reading.pronunciation.ipa import BadIpa, read_ipa
 from .....tts_engine.reading.pronunciation.lexicon import Pronunciation
 from .....tts_engine.reading.pronunciation.pinyin import BadPinyin, read_pinyin
 from .....tts_engine.reading.prosody import BREAK_STRENGTHS_S, MAX_BREAK_S, NEUTRAL_PROSODY, Prosody
-from ....sliced_work import SlicedWork
 from ...document import (
     MAX_DOCUMENT_CHARACTERS,
     MAX_PRONOUNCED_CHARACTERS,
@@ -31,7 +30,7 @@ from ...document import (
     SsmlPiece,
     SsmlPieces,
 )
-from ...markup import DocumentMarkup
+from ...markup import DocumentMarkup, SlicedWork
 from .prosody import emphasis, parse_prosody
 from .say_as import say_as
 
