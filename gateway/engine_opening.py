@@ -146,7 +146,7 @@ async def open_bundle(
     if name == MAIN_BUNDLE and (address := settings.engine.ray_address) is not None:
         if metrics is not None:
             raise BadRequest("the replicas of a cluster get another bundle when they are deployed again")
-        from .cluster.ray.gateway_engine import open_cluster
+        from .cluster.ray.ray_engine import open_cluster
 
         return await open_cluster(address, bundle, settings, config)
     return await Engine.open(

@@ -22,9 +22,8 @@ from shared.gateways.gateway_metrics import every_metric
 from vivavoce.gateway.calls.agents.kinds.script import split_script
 from vivavoce.gateway.cli import main
 from vivavoce.gateway.cli.bench.processes import run_server_process
-from vivavoce.gateway.cli.commands.serve.settings_reference import reference
-from vivavoce.gateway.cli.configuration.former_settings import former_settings
-from vivavoce.gateway.cli.configuration.setting_keys import SETTING_KEYS
+from vivavoce.gateway.cli.commands.serve.command import reference
+from vivavoce.gateway.cli.configuration.setting_keys import SETTING_KEYS, former_settings
 from vivavoce.gateway.cli.configuration.settings_loader import load_settings
 from vivavoce.gateway.configuration.settings import Settings
 from vivavoce.tts_engine.packaging.installation import install_command

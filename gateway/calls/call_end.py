@@ -1,10 +1,11 @@
-"""The end of a call, by its programs or by its leg; and its result, which the dial plan reads after it."""
+"""The end of a call, by its programs or its leg; its result, kept for a while, which the dial plan reads."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from ...adapters.playback.background import Awaited
 from ..background_tasks import wait_at_most
@@ -18,7 +19,11 @@ from .transfers import (
     TransferFailed,
 )
 
+KEPT_S: Final = 600.0  # after the end of the call
+MAX_KEPT: Final = 10_000
 _MAX_GOODBYE_S: Final = 60.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +155,24 @@ class EndedCall:
 
     result: CallResult
     owner: CallOwner
+
+
+class RecentlyEnded(Generic[T]):
+    """Values by call id, of calls that ended within the last 10 minutes, 10,000 calls at most."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._kept: dict[str, tuple[float, T]] = {}  # with when each expires; oldest first
+
+    def add(self, call_id: str, value: T) -> None:
+        """Keep what is known of a call that ended; an earlier one of the same id is forgotten."""
+        now = self._now()
+        self._kept.pop(call_id, None)
+        self._kept[call_id] = (now + KEPT_S, value)
+        while len(self._kept) > MAX_KEPT or next(iter(self._kept.values()))[0] <= now:
+            del self._kept[next(iter(self._kept))]
+
+    def get(self, call_id: str) -> T | None:
+        """Return what is kept of a call; None if no call of that id has ended lately."""
+        expires_at, value = self._kept.get(call_id, (0.0, None))
+        return value if expires_at > self._now() else None

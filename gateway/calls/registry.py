@@ -22,13 +22,12 @@ from ..access.access_control import Grant
 from ..operation.log_fields import set_log_fields
 from ..web.errors import ResourceConflict, ResourceNotFound
 from .call import Call
-from .call_end import EndedCall
+from .call_end import EndedCall, RecentlyEnded
 from .call_options import NO_OWNER, CallOwner
 from .outgoing.outgoing_calls import OutgoingCalls
 from .pressure.call_pressure import CallPressure
 from .pressure.processor_load import MAX_LOAD, ProcessorLoad
 from .pressure.processor_time import ProcessorUse
-from .recently_ended import RecentlyEnded
 
 if TYPE_CHECKING:
     from ...tts_engine.speech_engine import SpeechEngine

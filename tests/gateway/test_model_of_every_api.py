@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 from shared.gateways.bundled_gateway import client_of, settings_with
 from vivavoce.gateway.access.access_control import ANONYMOUS_KEY_ID, Grant
 from vivavoce.gateway.access.keys import Scope
-from vivavoce.gateway.apis.shell.model_names import ModelNames
+from vivavoce.gateway.apis.shell.speech_server import ModelNames
 from vivavoce.gateway.engine_opening import models_of, open_engine
 from vivavoce.gateway.engine_settings import FurtherBundleTable
 from vivavoce.gateway.voice_registry import VoiceRegistry

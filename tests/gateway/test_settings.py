@@ -11,8 +11,7 @@ from pydantic import SecretStr, ValidationError
 from shared.gateways.made_settings import make_settings
 from vivavoce.adapters.ice_server import IceServer
 from vivavoce.adapters.udp_ports import MediaPorts
-from vivavoce.gateway.cli.configuration.former_settings import former_settings
-from vivavoce.gateway.cli.configuration.setting_keys import SETTING_KEYS
+from vivavoce.gateway.cli.configuration.setting_keys import SETTING_KEYS, former_settings
 from vivavoce.gateway.cli.configuration.settings_loader import load_settings
 from vivavoce.gateway.configuration.settings_table import SettingsError
 from vivavoce.tts_engine.reading.reading_style import ReadingStyle

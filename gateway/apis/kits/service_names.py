@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ....tts_engine.errors import UnknownVoice
 from ...access.access_control import Grant
-from ..shell.model_names import ModelNames
+from ..shell.speech_server import ModelNames
 
 
 class VoiceResolver(Protocol):

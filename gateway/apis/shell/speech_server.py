@@ -1,10 +1,23 @@
-"""The state that the dialects of one server share, and the speech of their jobs."""
+"""The state that the dialects of one server share, the names of its models, and the speech of their jobs.
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+The names that ``model`` and ``voice`` may have; a model is a bundle's default voice:
+
+    the name of a bundle   its default voice, and its voice of two with one name
+    any other name         the loaded model: clients send the models of the services that they are made for
+
+LocalAI's clients name a voice in ``model`` and send no ``voice``, or the same name again;
+``openai.voice_resolver`` looks for such a voice.
+
+Source: mudler/LocalAI, docs of text-to-audio; wyoming_openai at 099e57cc (compatibility.py).
+"""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from ....tts_engine.chunk import SAMPLE_RATE
 from ....tts_engine.errors import BadRequest, Overloaded
@@ -16,11 +29,12 @@ from ...access.url_guard import UrlGuard
 from ...voice_registry import VoiceRegistry
 from ...web.request_log import RequestLog, RequestRecord
 from .encoding_threads import EncodingThreads
-from .model_names import ModelNames
 from .speech import EncodedChunk, EncodedStream, SynthesisOptions
 from .speech_job import SpeechJob, check_file_length
 from .unspoken_languages import LanguageCheck, UnspokenLanguages
 
+OWN_MODEL: Final = "vivavoce"
+_OWN_MODELS: Final = re.compile(r"(vivavoce|cosyvoice)([.-].*)?", re.ASCII)
 _SHUTDOWN_RETRY_AFTER_S = 5.0  # the usual time of a restart
 
 
@@ -32,6 +46,28 @@ class SpeechApiPolicy:
     bundles: Mapping[str, str] = field(default_factory=dict)  # id of the default voice by bundle; may change
     refuses_guessed_languages: bool = False  # of texts that their voice does not speak
     exchange_folder: Path | None = None  # of files that clients name
+
+
+class ModelNames:
+    """The names of one server's models.
+
+    voices: the id of the default voice by bundle, which may change.
+    """
+
+    def __init__(self, bundles: Mapping[str, str] | None = None) -> None:
+        self.voices = {} if bundles is None else bundles
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names that are this server's own."""
+        return iter(dict.fromkeys((OWN_MODEL, *self.voices)))
+
+    def is_own(self, name: str) -> bool:
+        """Whether the name is this server's: its own model or a bundle."""
+        return name in self.voices or _OWN_MODELS.fullmatch(name) is not None
+
+    def default_voice(self, name: str | None) -> str | None:
+        """The id of the voice that a model's name stands for; None is the server's default."""
+        return None if name is None else self.voices.get(name)
 
 
 class SpeechServer:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from ....adapters.media.call_media import CallMedia
+from ..agents.agent import Agent
 from ..call import Call
 from ..call_options import NO_OWNER, UNKNOWN_CALLER, Caller, CallOwner, CallSettings
 from ..registry import ActiveCall, CallLeg
@@ -168,3 +169,12 @@ class LegCall:
     async def _run_guarded(self, run: Callable[[], Awaitable[None]]) -> None:
         with self.guard():
             await run()  # called here: a coroutine of a task cancelled before it starts is never awaited
+
+
+async def run_agent(call: Call, agent: Agent) -> None:
+    """Run an agent on a phone call, and hang up when it has nothing more to say."""
+    try:
+        await agent.run(call)
+        await call.end.finish()
+    finally:
+        call.end.hang_up("its agent returned")

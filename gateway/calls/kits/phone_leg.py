@@ -11,9 +11,8 @@ from ..call import Call
 from ..call_options import NO_OWNER, Caller, CallOwner, CallSettings
 from ..transfers import CallTransfers
 from ..ways_in.way_in import CallServices
-from .dial_plan_transfers import DialPlanTransfers
-from .leg_call import LegCall, LegGroup
-from .phone_agents import run_agent
+from .leg_call import LegCall, LegGroup, run_agent
+from .transfers import DialPlanTransfers
 
 logger = logging.getLogger(__name__)
 

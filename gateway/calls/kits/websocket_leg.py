@@ -38,10 +38,9 @@ from ..call import Call
 from ..call_options import NO_OWNER, SILENT_S, UNKNOWN_CALLER, Caller, CallOwner, CallSettings
 from ..transfers import CallTransfers
 from ..ways_in.way_in import CallServices
-from .leg_call import LegCall, LegGroup
+from .leg_call import LegCall, LegGroup, run_agent
 from .message_socket import MessageSocket, StreamOutbox
 from .peer_paced_media import PeerPacedMedia
-from .phone_agents import run_agent
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ....adapters.answerer import Answerer
+from ..call_end import RecentlyEnded
 from ..call_options import NO_OWNER, Caller, CallOwner
-from ..recently_ended import RecentlyEnded
 from .states import OutgoingState, may_follow
 
 StateListener = Callable[["OutgoingCall"], None]

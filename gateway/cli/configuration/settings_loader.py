@@ -19,8 +19,7 @@ from ...configuration.settings import Settings
 from ...configuration.settings_table import SettingsError
 from ...engine_settings import MAIN_BUNDLE, FurtherBundleTable
 from ...listening_sockets import is_loopback
-from .former_settings import describe_former
-from .setting_keys import SETTING_KEYS, SettingKey
+from .setting_keys import SETTING_KEYS, SettingKey, describe_former
 
 VARIABLE_PREFIX = "VIVAVOCE_"
 _KEYS = {"_".join(key.path): key for key in SETTING_KEYS}  # by the names of flags

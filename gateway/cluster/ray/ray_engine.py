@@ -4,11 +4,33 @@ import importlib.util
 from pathlib import Path
 
 from ....tts_engine.engine import EngineConfig
-from ....tts_engine.errors import MissingExtra
+from ....tts_engine.errors import BadRequest, MissingExtra
+from ....tts_engine.speech_engine import SpeechEngine
+from ...configuration.settings import DEFAULT_NAME, Settings
+from ...engine_settings import BundleTable
 from ..replicas.cluster_engine import ClusterEngine, StreamRouter
 from .finding.messages import DiscoverySettings
 from .finding.replica_directory import RayReplicas, check_address
 from .replica_settings import ReplicaSettings
+
+
+async def open_cluster(
+    address: str, bundle: BundleTable, settings: Settings, config: EngineConfig
+) -> SpeechEngine:
+    """The replicas as the engine of a gateway, by its settings.
+
+    Raises BundleError, BadRequest, and MissingExtra without ray.
+    """
+    if DEFAULT_NAME in settings.lexicons:
+        raise BadRequest("lexicons.default: with the executor ray, name it in args of the cluster's file")
+    replica = ReplicaSettings(
+        bundle=bundle.folder,
+        precision=bundle.precision,
+        device=bundle.device,
+        max_streams=settings.engine.max_streams,
+        locale=settings.reading.locale,
+    )
+    return await open_ray_engine(address, replica, config, settings.voices.store)
 
 
 async def open_ray_engine(

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.voices.recording import Recording
-from ...background_tasks import cancel_and_wait
-from ..peer_timeouts import finish_within
+from ...background_tasks import cancel_and_wait, finish_within
 from .messages import (
     ReplicaDescription,
     ReplicaEvent,

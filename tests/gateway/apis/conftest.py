@@ -30,8 +30,7 @@ from vivavoce.gateway.apis.dialects.openai.transcriptions_api import OpenAITrans
 from vivavoce.gateway.apis.dialects.openai.voices_api import OpenAIVoicesApi
 from vivavoce.gateway.apis.kits.openai.voice_resolver import OpenAIVoiceResolver
 from vivavoce.gateway.apis.kits.speech_socket import PlayoutPace
-from vivavoce.gateway.apis.shell.model_names import ModelNames
-from vivavoce.gateway.apis.shell.speech_server import SpeechApiPolicy, SpeechServer
+from vivavoce.gateway.apis.shell.speech_server import ModelNames, SpeechApiPolicy, SpeechServer
 from vivavoce.gateway.voice_registry import VoicePolicy, VoiceRegistry
 from vivavoce.gateway.web.app import Mount, make_app
 from vivavoce.gateway.web.openapi.document import OpenApiRoutes

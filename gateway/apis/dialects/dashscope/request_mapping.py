@@ -10,8 +10,8 @@ from typing import Final
 from .....adapters.audio.encoders import AudioFormat
 from .....tts_engine.stream_request import Delivery
 from ...kits.service_names import ServiceNames
-from ...shell.model_names import ModelNames
 from ...shell.speech import SynthesisOptions
+from ...shell.speech_server import ModelNames
 from .models import check_dashscope_model
 from .parameters import MAX_SEED, NEUTRAL_VOLUME, SpeechParameters
 

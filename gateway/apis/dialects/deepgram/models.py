@@ -19,8 +19,8 @@ from .....tts_engine.errors import UnknownVoice
 from ....access.access_control import Grant
 from ....voice_registry import VoiceRegistry
 from ...kits.request_fields import LOWER_CASE, parse_message, validated
-from ...shell.model_names import ModelNames
 from ...shell.speech import SynthesisOptions
+from ...shell.speech_server import ModelNames
 
 MESSAGE: Final = "the message"  # at fault where no field is
 MAX_TEXT_CHARACTERS: Final = 40_000

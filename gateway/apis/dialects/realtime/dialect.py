@@ -29,9 +29,8 @@ from ...kits.openai.speech_settings import MAX_INSTRUCTION_CHARACTERS
 from ...kits.request_fields import MAX_MESSAGE_BYTES, context_id_in, parse_json_object
 from ...kits.socket_api import SocketHandlers, SpeechSocketApi
 from ...kits.transcript_socket import SpokenTexts, TranscriptConnection
-from ...shell.model_names import OWN_MODEL
 from ...shell.speech import EncodedChunk, SynthesisOptions
-from ...shell.speech_server import SpeechServer
+from ...shell.speech_server import OWN_MODEL, SpeechServer
 from .beta_names import from_beta, to_beta
 from .conversation import RealtimeConversation, new_id
 from .handshake import RealtimeHandshake

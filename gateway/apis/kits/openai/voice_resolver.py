@@ -13,9 +13,9 @@ from ....access.access_control import Grant
 from ....access.keys import Scope
 from ....access.url_guard import UrlGuard
 from ....voice_registry import NewVoice, VoiceRegistry
-from ...shell.model_names import ModelNames
 from ...shell.speech import SynthesisOptions
 from ...shell.speech_job import ReferenceRecording
+from ...shell.speech_server import ModelNames
 from .speech_settings import OpenAISpeechSettings
 
 # OpenAI dates its models: gpt-4o-mini-tts-2025-12-15. Other services take its names, too.

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from ...call import Call
 from ...call_options import Caller
-from ...kits.phone_agents import AnnouncingAgent
+from ...kits.transfers import AnnouncingAgent
 from ...transfers import AttendedTransfer, CallNotTransferable, TransferFailed
 from .ari_call import AriCall
 from .models import Dial

@@ -23,8 +23,8 @@ from .....tts_engine.errors import Overloaded
 from ....access.access_control import Grant
 from ....background_tasks import cancel_and_wait
 from ...call import Call
-from ...kits.dial_plan_transfers import check_no_endpoint
 from ...kits.external_media import ExternalMedia, ExternalMediaFailed
+from ...kits.transfers import check_no_endpoint
 from ...registry import GRANT_ENDED, CallRegistry
 from ...transfers import (
     CALL_PREFIX,

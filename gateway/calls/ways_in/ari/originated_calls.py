@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 from uuid import uuid4
 
@@ -14,7 +15,6 @@ from ...outgoing.states import OutgoingState
 from .client import AriClient, AriFailed
 from .models import ChannelLeft, Dial
 from .origination import Origination
-from .release_causes import sip_of_cause
 
 ORIGINATED: Final = "vivavoce-call:"  # argument of the application, before the call's id
 _ELSEWHERE: Final = (23, 26)  # another channel is called instead (redirected), or answers (pickup)
@@ -22,6 +22,13 @@ _STATES: Final[Mapping[str, tuple[OutgoingState, int]]] = {
     "RINGING": (OutgoingState.RINGING, 180),
     "PROGRESS": (OutgoingState.EARLY_MEDIA, 183),
 }
+# Causes of Q.850, with which Asterisk says why a call ended, as the SIP statuses that say the same.
+# Source: ITU-T Q.850, table 1; RFC 3398, 8.2.6.1.
+_SIP_OF_CAUSE: Final[Mapping[int, int]] = MappingProxyType(
+    {1: 404, 2: 404, 3: 404, 17: 486, 18: 408, 19: 480, 20: 480, 21: 603, 22: 410, 26: 404, 27: 502, 28: 484}
+    | {29: 501, 31: 480, 34: 503, 38: 503, 41: 503, 42: 503, 47: 503, 55: 403, 57: 403, 58: 503, 65: 488}
+    | {79: 501, 87: 403, 88: 503, 102: 504}
+)
 
 
 @dataclass(slots=True)
@@ -162,6 +169,11 @@ class OriginatedCalls:
         if (call := self._calls.get(call_id)) is not None:
             call.record.report(state, sip)
             self.forget(call_id)
+
+
+def sip_of_cause(cause: int) -> int | None:
+    """Return the SIP status that says the same as a cause of Q.850; None for no cause, or a normal end."""
+    return _SIP_OF_CAUSE.get(cause)
 
 
 def _shown_caller(caller_id: str, endpoint: str, variables: Mapping[str, str]) -> Caller:

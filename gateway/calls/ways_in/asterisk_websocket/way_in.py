@@ -11,8 +11,8 @@ from .....adapters.media_streams.asterisk import SUBPROTOCOL, AsteriskStreamConn
 from ....access.keys import Scope
 from ....web.app import Mount
 from ...call_options import Caller
-from ...kits.dial_plan_transfers import DialPlanTransfers
 from ...kits.message_socket import accept_later, peer_of
+from ...kits.transfers import DialPlanTransfers
 from ...kits.websocket_calls import WebSocketCalls, open_websocket_calls
 from ...kits.websocket_leg import KnownCaller, WebSocketCallOptions
 from ..way_in import CallHost, OpenWayIn, WayIn

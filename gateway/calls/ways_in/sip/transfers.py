@@ -10,7 +10,7 @@ from .....adapters.sip.headers import SipSyntaxError, SipUri
 from .....tts_engine.errors import BadRequest, Overloaded
 from ...call import Call
 from ...call_options import Caller, CallOwner
-from ...kits.phone_agents import AnnouncingAgent
+from ...kits.transfers import AnnouncingAgent
 from ...transfers import CALL_PREFIX, AttendedTransfer, CallNotTransferable, TransferFailed
 from .outgoing.dialer import SipDialer, TargetUnreachable
 from .sip_call import SipCall, SipCallHost

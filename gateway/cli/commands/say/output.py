@@ -47,6 +47,10 @@ class OutputNotWritable(VivavoceError):
     """The output cannot be written; the message names the file and the system's error."""
 
 
+class NoSoundDevice(VivavoceError):
+    """The system has no device that plays sound, or the device failed."""
+
+
 class SpeechSink(Protocol):
     """Takes speech, as a context manager that completes it at its end, or drops it after an exception."""
 
@@ -123,8 +127,6 @@ def _open_file(path: Path, sample_rate: int) -> SpeechSink:
 
 def _open_player(sample_rate: int) -> SpeechSink:
     if _has_sounddevice():
-        from .sound_device import SoundDevicePlayer
-
         return SoundDevicePlayer(sample_rate)
     player = _find_player()
     assert player is not None, "check_output found one"
@@ -198,6 +200,35 @@ class GrowingWavFile:
     def write(self, pcm: bytes) -> None:
         """Append 24 kHz s16le."""
         self._file.write(self._resampler.push(pcm))
+
+
+class SoundDevicePlayer:
+    """Plays on the default device through the package sounddevice, which is not a dependency of vivavoce."""
+
+    def __init__(self, sample_rate: int) -> None:
+        import sounddevice
+
+        self._resampler = resampler_to(sample_rate)
+        try:
+            self._stream = sounddevice.RawOutputStream(sample_rate, channels=1, dtype="int16")
+            self._stream.start()
+        except sounddevice.PortAudioError as error:
+            raise NoSoundDevice(f"cannot play sound: {error}; write a file with -o out.wav") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._stream.abort()
+        else:
+            self._stream.write(self._resampler.drain())
+            self._stream.stop()  # waits until all is played
+        self._stream.close()
+
+    def write(self, pcm: bytes) -> None:
+        """Play samples after the earlier ones; waits while the device has enough."""
+        self._stream.write(self._resampler.push(pcm))
 
 
 class PlayerProcess:

@@ -136,6 +136,18 @@ def _configure_logging(level: str, line_format: str) -> None:
 @click.command(epilog="Example: vivavoce settings")
 def settings() -> None:
     """List the settings of serve, with their defaults, as a table of Markdown."""
-    from .settings_reference import reference
-
     click.echo(reference())
+
+
+def reference() -> str:
+    """The settings with their defaults and meanings, as a table of Markdown."""
+    from ...configuration.setting_keys import SETTING_KEYS
+
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for key in SETTING_KEYS:
+        if key.path == ("bundles",):
+            rows.append("| `bundles.NAME` | | a further bundle: the keys of `bundle` |")
+        else:
+            default = f" `{key.default}` " if key.default else " "
+            rows.append(f"| `{key.name}` |{default}| {key.field.description} |")
+    return "\n".join(rows)

@@ -2,12 +2,12 @@
 
 import pytest
 
+from vivavoce.gateway.calls.call_end import KEPT_S, MAX_KEPT
 from vivavoce.gateway.calls.call_options import Caller
 from vivavoce.gateway.calls.kits.placed_call import PlacedCall
 from vivavoce.gateway.calls.outgoing.outgoing_calls import OutgoingCalls
 from vivavoce.gateway.calls.outgoing.states import OutgoingState as State
-from vivavoce.gateway.calls.recently_ended import KEPT_S, MAX_KEPT
-from vivavoce.gateway.calls.ways_in.ari.release_causes import sip_of_cause
+from vivavoce.gateway.calls.ways_in.ari.originated_calls import sip_of_cause
 
 
 def outgoing(call_id: str = "1") -> PlacedCall:

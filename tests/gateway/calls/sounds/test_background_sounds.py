@@ -21,7 +21,7 @@ from shared.calls.websocket_calls import with_server as with_websockets
 from shared.event_loop import until as until_true
 from vivavoce.adapters.playback.background import Awaited, BackgroundLoops, BackgroundSounds
 from vivavoce.gateway.calls.events import WordHeard
-from vivavoce.gateway.calls.kits.dial_plan_transfers import DialPlanTransfers
+from vivavoce.gateway.calls.kits.transfers import DialPlanTransfers
 from vivavoce.gateway.calls.settings import SoundsTable
 from vivavoce.gateway.calls.sounds.sound_files import read_background
 from vivavoce.gateway.calls.transfers import AttendedTransfer, TransferFailed

@@ -25,7 +25,7 @@ from vivavoce.gateway.apis.kits.dashscope.errors import (
     InvalidDashScopeField,
 )
 from vivavoce.gateway.apis.kits.dashscope.validation import DashScopeMessage, parse_message
-from vivavoce.gateway.apis.shell.model_names import ModelNames
+from vivavoce.gateway.apis.shell.speech_server import ModelNames
 from vivavoce.tts_engine.errors import Overloaded
 
 SPEECH = {"text": "Hello.", "voice": "anna"}

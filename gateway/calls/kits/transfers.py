@@ -1,5 +1,8 @@
-"""Transfers by a dial plan, which goes on when the call has ended."""
+"""Transfers by a dial plan, which goes on when the call has ended; and the announcement of attended ones."""
 
+import asyncio
+
+from ..call import Call
 from ..transfers import CALL_PREFIX, AttendedTransfer, CallNotTransferable
 
 
@@ -24,3 +27,19 @@ def check_no_endpoint(target: str) -> None:
     """Raise CallNotTransferable for an endpoint, which a dial plan does not look up."""
     if "/" in target:
         raise CallNotTransferable(f"{target!r} is an endpoint; only an attended transfer goes to one")
+
+
+class AnnouncingAgent:
+    """Announces a call which is put through, and keeps it up."""
+
+    def __init__(self, announcement: str) -> None:
+        self.announced = asyncio.Event()
+        self._announcement = announcement
+
+    async def run(self, call: Call) -> None:
+        """Speak, and wait until the call is over."""
+        if self._announcement:
+            await call.speech.speak(self._announcement)
+            await call.speech.wait_played()
+        self.announced.set()
+        await call.end.wait_closed()
