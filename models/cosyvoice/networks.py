@@ -24,7 +24,7 @@ from .flow.policy import FlowPolicy
 from .lm.speech_lm import SpeechLm
 from .vocoder.hift_v2 import HiftV2
 from .vocoder.hift_v3 import HiftV3
-from .vocoder.vocoder import Vocoder
+from .vocoder.layers import Vocoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from functools import cache
 
 from small_voice import world
-from vivavoce.models.hibari.cmudict import read_names, read_words
 from vivavoce.models.hibari.phonemizer import ASSETS
+from vivavoce.models.hibari.prepared_files import read_names, read_words
 
 _MAX_SENTENCES = 3  # of a text
 

@@ -33,6 +33,7 @@ from ...models.phonemes.english_ipa import EnglishPhonemizer, SpelledWord
 from ...models.phonemes.timed_sounds import earlier
 from ...models.signal.level import limit
 from ...models.signal.room_tone import RoomTone
+from ...models.signal.speaker_sound import SpeakerSound, measure_sound
 from ...models.signal.speech_edges import SilenceTrimmer
 from ..backends.base import SlotRequest
 from ..backends.voice_kind import NOTHING_KEPT, KeptSpeechConfig
@@ -43,11 +44,9 @@ from ..segmenter import Segment, Segmenter
 from ..voice_kit.clause_backend import (
     ClauseBackend,
     RenderedPiece,
-    SpeakerSound,
     WordTimes,
     clause_identity,
     estimate_times,
-    measure_sound,
     warn_if_slow,
 )
 from ..voice_kit.espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced

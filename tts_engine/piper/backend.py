@@ -21,6 +21,7 @@ from ...models.piper.stream_resampler import StreamResampler
 from ...models.piper.voice import EncodedClause, PhonemeIds, PiperRenderState, PiperVoice
 from ...models.signal.level import limit
 from ...models.signal.room_tone import RoomTone
+from ...models.signal.speaker_sound import SpeakerSound, measure_sound
 from ...models.signal.speech_edges import SilenceTrimmer
 from ..backends.base import SlotRequest
 from ..backends.voice_kind import NOTHING_KEPT, KeptSpeechConfig
@@ -31,11 +32,9 @@ from ..segmenter import Segment, Segmenter
 from ..voice_kit.clause_backend import (
     ClauseBackend,
     RenderedPiece,
-    SpeakerSound,
     WordTimes,
     clause_identity,
     estimate_times,
-    measure_sound,
     warn_if_slow,
 )
 from ..voice_kit.espeak import EspeakPhonemizer, PhonemeWord, replace_pronounced

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ...models.phonemes.timed_sounds import TimedSounds
 from ...models.rendering_identity import rendering_identity
 from ...models.signal.room_tone import RoomTone
-from ...models.signal.speech_level import gain_to_level
+from ...models.signal.speaker_sound import SpeakerSound
 from ..backends.base import ALL_STAGES, SlotRequest, SlotTurn, Stage, StepResult
 from ..backends.voice_kind import NOTHING_KEPT, KeptSpeechConfig
 from ..chunk import SAMPLE_RATE, Phoneme, Word
@@ -44,20 +44,6 @@ class RenderedPiece:
     samples: NDArray[np.float32]
     words: tuple[Word, ...]  # in seconds from the segment's first sample
     last: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SpeakerSound:
-    """What is measured of a speaker. gain: to the usual level. room_tone: of its pauses, after the gain."""
-
-    gain: float
-    room_tone: RoomTone | None
-
-
-def measure_sound(speech: NDArray[np.float32]) -> SpeakerSound:
-    """The sound of a speaker, from speech with the silence around it: (N,) float32 at 24 kHz."""
-    gain = gain_to_level(speech, SAMPLE_RATE)
-    return SpeakerSound(gain, RoomTone.of_speech(speech * np.float32(gain)))
 
 
 def clause_identity(sound: SpeakerSound, files: Iterable[Path]) -> str:

@@ -22,7 +22,7 @@ from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, LOOKAHEAD_ID
 from ..flow.policy import EXACT_POLICY, FlowPolicy
 from ..onnx_graphs.graph_files import bundle_digest, flow_graph_path, open_graph
 from .graph_runs import Array, Float, Integers, OrtGraph, RunnableGraph, State, host_array, thread_count
-from .random_numbers import normal_numbers
+from .vocoder import normal_numbers
 
 _NOISE_FRAMES = 15_000
 

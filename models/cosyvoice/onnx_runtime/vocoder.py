@@ -1,4 +1,10 @@
-"""The exported vocoder on arrays, and its noise: normal in version 2, upstream's table in version 3."""
+"""The exported vocoder on arrays, and its noise: normal in version 2, upstream's table in version 3.
+
+``uniform_numbers`` and ``normal_numbers`` are what ``torch.rand`` and ``torch.randn`` draw after a seed, from
+numpy's same generator. Both are the Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998), seeded
+alike. Uniform numbers are equal; normal ones (Box and Muller, 1958) differ by the rounding of logarithm and
+cosine.
+"""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -19,7 +25,6 @@ from ..config import (
 from ..onnx_graphs.graph_files import bundle_digest, graph_path, open_graph
 from ..vocoder.normal_noise import draw_normal
 from .graph_runs import Array, Float, OrtGraph, RunnableGraph, State, host_array, thread_count
-from .random_numbers import uniform_numbers
 
 _DRAWS_BEFORE_TABLE = MEL_BANDS * 15_000 + 3_852_970  # see vocoder/noise_table.py
 
@@ -101,3 +106,16 @@ class ArrayVocoderStream:
         """Samples (N,) of a chunk, as ``ArrayVocoder.render``. mel: (80, n). noise: of ``draw_noise``."""
         rendered, self._state = self._vocoder.render(mel[None], noise, self._state, last=last)
         return host_array(rendered[0])
+
+
+def uniform_numbers(generator: RandomState, count: int) -> Float:
+    """(count,) numbers in 0..1: the low 24 bits of each draw."""
+    drawn = generator.randint(0, 2**32, count, dtype=np.uint32) & 0xFFFFFF
+    return drawn.astype(np.float32) * np.float32(2**-24)
+
+
+def normal_numbers(generator: RandomState, count: int) -> Float:
+    """(count,) standard normal numbers, a multiple of 16: a pair of draws 8 apart gives a pair of numbers."""
+    first, second = uniform_numbers(generator, count).reshape(-1, 2, 8).transpose(1, 0, 2)
+    radius, angle = np.sqrt(-2 * np.log(1 - first)), np.float32(2 * np.pi) * second
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).ravel()

@@ -22,9 +22,35 @@ from ..config import BLOCK_FRAMES, BLOCK_IDS, FRAMES_PER_SPEECH_ID, MEL_BANDS
 from ..flow.attention_plan import WholeAttentionPlan, make_whole_plan
 from ..flow.flow import Flow
 from ..flow.policy import CacheForm
-from .loss import TrainingLoss, in_full_precision
 
 _LEAST_NOISE = 1e-6  # share of the noise that is left at time 1
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingLoss:
+    """The loss of a batch of any part; ``total / count`` is the mean that upstream reports.
+
+    It is a sum and a count, so that batches of any split, and of several processes, add up to one mean.
+    """
+
+    total: Tensor  # () sum over all targets, differentiable
+    count: int  # targets: ids of the language model, frames times bands of the flow
+    correct: int = 0  # targets that are the likeliest id
+
+    @property
+    def mean(self) -> Tensor:
+        """The loss a target."""
+        return self.total / self.count
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the targets that are the likeliest id."""
+        return self.correct / self.count
+
+
+def in_full_precision(x: Tensor) -> Tensor:
+    """The tensor in float32 at least: losses are summed in it."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from ...decoding.kv_memory import KvStepPlan
 from ..config import SpeechLmConfig
 from ..lm.generation import lm_input_index
 from ..lm.speech_lm import SpeechLm, make_lm_step_plan
+from .flow_loss import TrainingLoss
 from .lm_rows import NO_TARGET, LmRow
-from .loss import TrainingLoss
 
 
 @dataclass(frozen=True, slots=True)

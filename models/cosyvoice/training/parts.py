@@ -15,11 +15,10 @@ from ..flow.flow import Flow
 from ..lm.speech_lm import SpeechLm
 from .dataset import TrainingDataset
 from .draws import DrawSeed, draw_flow, draw_interleaved
-from .flow_loss import FlowBatch, flow_loss
+from .flow_loss import FlowBatch, TrainingLoss, flow_loss
 from .lm_loss import join_lm_rows, lm_loss
 from .lm_rows import LmUtterance, make_lm_row
 from .lora import merge_adapters
-from .loss import TrainingLoss
 from .networks import lm_tensors
 
 

@@ -1,5 +1,7 @@
 """Building blocks of both vocoders: weight-normed convolutions, residual blocks, harmonic source, spectra.
 
+``Vocoder`` is the interface of the vocoders, for either version and any library that computes them.
+
 ``HiftNetwork`` holds the layers under the keys of hift.pt and runs the upsampling stages. Streaming is in
 ``hift_v2`` (overlapped rendering) and ``hift_v3`` (causal contexts).
 
@@ -13,7 +15,7 @@ ConvRNNF0Predictor), transformer/activation.py (Snake).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +24,7 @@ from torch import Tensor, nn
 from ...networks.kernel_support import has_fused_kernels
 from ...networks.layers import PreparedModule
 from ...networks.precision import split_matrix
+from ...networks.state import gather, join_states
 from ...networks.weight_norm import WeightNormConv
 from ..config import MEL_BANDS, HiftConfig
 
@@ -32,6 +35,36 @@ FINAL_LEAKY_SLOPE = 0.01  # before conv_post; upstream leaves torch's default th
 MAX_MAGNITUDE = 1e2  # of a spectrum; upstream clips there too
 F0_LAYERS = 5
 POST_KERNEL = 7
+
+
+class Vocoder(Protocol):
+    """Mel to samples in chunks. A state is a tree of batch-first tensors, of a type of the vocoder's own."""
+
+    config: HiftConfig
+
+    def init_state(self, rows: int) -> Any:
+        """The state before the first chunk."""
+
+    def noise_samples(self, mel_frames: int, state: Any, *, last: bool) -> int:
+        """Samples of noise that ``step``, or ``finish`` if ``last``, needs for ``mel_frames`` new frames."""
+
+    def step(self, mel: Tensor, noise: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Samples (B, N) of a chunk, less those that depend on the next one, and the next state.
+
+        mel: (B, 80, n). noise: (B, ``noise_samples``, waves); standard normal in version 2, uniform in 0..1
+        in version 3.
+        """
+
+    def finish(self, mel: Tensor, noise: Tensor, state: Any) -> Tensor:
+        """All remaining samples."""
+
+
+def step_together(
+    vocoder: Vocoder, mel: Tensor, noise: Tensor, states: Sequence[Any]
+) -> tuple[Tensor, list[Any]]:
+    """``Vocoder.step`` for streams whose states have 1 row each and equal shapes: samples, next states."""
+    samples, state = vocoder.step(mel, noise, join_states(states))
+    return samples, [gather(state, [row]) for row in range(len(states))]
 
 
 class Snake(nn.Module):

@@ -26,7 +26,7 @@ from ...devices.planned_captures import PlannedCapture
 from ...networks.cuda_graphs import GraphMemoryPool, StepGraph, bucket, bucket_ranges, new_graph_pool
 from ...networks.state import map_state, tensors
 from ..config import MEL_BANDS
-from .vocoder import Vocoder, step_together
+from .layers import Vocoder, step_together
 
 _ROW_GROWTH = 8  # from a bucket of rows to the next: a row of padding takes less time than a graph at load
 

@@ -42,7 +42,7 @@ from vivavoce.models.cosyvoice.flow.policy import EXACT_POLICY, FlowPolicy
 from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.flow.streaming_flow import StreamingFlow
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_networks, load_vocoder
-from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder
+from vivavoce.models.cosyvoice.vocoder.layers import Vocoder
 from vivavoce.tts_engine.chunk import SAMPLE_RATE
 from vivavoce.tts_engine.cosyvoice.checkpoints import bundle_errors
 from vivavoce.tts_engine.engine import Engine

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vivavoce.gateway.cli.bench.report import BenchFigure, BenchReport
-from vivavoce.models.hibari.cmudict import read_names, read_words
 from vivavoce.models.hibari.melody import end_above_mean
 from vivavoce.models.hibari.phonemizer import Phonemizer
+from vivavoce.models.hibari.prepared_files import read_names, read_words
 from vivavoce.models.hibari.voice import EncodedLine
 from vivavoce.models.phonemes.english_ipa import SpelledWord
 from vivavoce.tts_engine.backends.base import SlotRequest, SlotTurn, StepResult

@@ -30,12 +30,12 @@ from vivavoce.models.cosyvoice.lm.generation import LmInput, LmInputKind  # noqa
 from vivavoce.models.cosyvoice.training.flow_loss import (  # noqa: E402
     FlowBatch,
     FlowDraws,
+    TrainingLoss,
     flow_conditions,
     flow_loss,
     flow_velocity,
 )
 from vivavoce.models.cosyvoice.training.lm_loss import lm_loss  # noqa: E402
-from vivavoce.models.cosyvoice.training.loss import TrainingLoss  # noqa: E402
 
 CASES = sorted(stated_config()["cases"])
 LM_CASES = [case for case in CASES if case.startswith("lm") and not case.endswith("smooth")]

@@ -37,7 +37,7 @@ from vivavoce.models.cosyvoice.flow.state import FlowChunk
 from vivavoce.models.cosyvoice.lm.generation import LmInput
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
 from vivavoce.models.cosyvoice.networks import load_lm
-from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder
+from vivavoce.models.cosyvoice.vocoder.layers import Vocoder
 from vivavoce.models.decoding.kv_memory import SpeechLmState
 from vivavoce.models.devices.execution import Precision
 from vivavoce.models.devices.torch_devices import CPU

@@ -36,7 +36,7 @@ from vivavoce.models.cosyvoice.lm.decoding import choose
 from vivavoce.models.cosyvoice.lm.generation import SpecialIds
 from vivavoce.models.cosyvoice.lm.speech_lm import SpeechLm
 from vivavoce.models.cosyvoice.networks import load_flow, load_lm, load_vocoder
-from vivavoce.models.cosyvoice.vocoder.vocoder import Vocoder, step_together
+from vivavoce.models.cosyvoice.vocoder.layers import Vocoder, step_together
 from vivavoce.models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
 from vivavoce.models.decoding.uniforms import seeded_uniforms
 from vivavoce.models.devices.execution import Precision

@@ -2,8 +2,8 @@
 
 import random
 
-from vivavoce.models.hibari.cmudict import read_names, read_words
 from vivavoce.models.hibari.phonemizer import Phonemizer
+from vivavoce.models.hibari.prepared_files import read_names, read_words
 from vivavoce.models.phonemes.english_ipa import SpelledWord
 
 

@@ -14,8 +14,7 @@ from hibari.g2p import G2P
 from vivavoce.models.devices.onnx_providers import CPU, OnnxDevice
 from vivavoce.models.devices.onnx_sessions import CPU_SESSIONS, OnnxSessions
 from vivavoce.models.hibari import prepared_files
-from vivavoce.models.hibari.cmudict import read_names
-from vivavoce.models.hibari.prepared_files import HibariGraphMismatchError, PreparedFiles
+from vivavoce.models.hibari.prepared_files import HibariGraphMismatchError, PreparedFiles, read_names
 from vivavoce.models.hibari.voice import HibariVoice
 from vivavoce.models.onnx_graphs.exact_products import (
     saturating_product,

@@ -5,7 +5,7 @@ import lzma
 import pytest
 
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion
-from vivavoce.models.hibari.cmudict import DATA
+from vivavoce.models.hibari.prepared_files import CMUDICT
 from vivavoce.models.phonemes.arpabet import from_arpabet, to_arpabet
 from vivavoce.models.phonemes.english_ipa import from_ipa
 
@@ -33,7 +33,7 @@ def test_sounds_are_those_of_the_alphabet_in_both_directions(arpabet: str, phone
 
 
 def test_words_of_cmudict_come_back_as_they_were() -> None:
-    lines = lzma.decompress(DATA.read_bytes()).decode("ascii").splitlines()
+    lines = lzma.decompress(CMUDICT.read_bytes()).decode("ascii").splitlines()
     words = [line.split()[1:] for line in lines if not line.startswith("#")]
     assert {sound.rstrip("012") for word in words for sound in word} == set(SOUNDS)
     changed = [(word, to_arpabet(from_arpabet(word))) for word in words]

@@ -18,7 +18,7 @@ import onnxruntime
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from vivavoce.models.cosyvoice.onnx_runtime.random_numbers import normal_numbers, uniform_numbers
+from vivavoce.models.cosyvoice.onnx_runtime.vocoder import normal_numbers, uniform_numbers
 from vivavoce.models.cosyvoice.vocoder.normal_noise import draw_normal, noise_generator
 
 Float = NDArray[np.float32]

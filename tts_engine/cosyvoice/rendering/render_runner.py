@@ -35,10 +35,9 @@ from ....models.cosyvoice.flow.state import FlowChunk, FlowState, packed_voice, 
 from ....models.cosyvoice.flow.streaming_flow import MelStretcher, StreamingFlow
 from ....models.cosyvoice.networks import RenderNetworks
 from ....models.cosyvoice.prepared_voice_files import PreparedVoiceFolder
-from ....models.cosyvoice.vocoder.layers import HiftNetwork
+from ....models.cosyvoice.vocoder.layers import HiftNetwork, Vocoder, step_together
 from ....models.cosyvoice.vocoder.noise_table import NoiseTable
 from ....models.cosyvoice.vocoder.normal_noise import draw_normal_on
-from ....models.cosyvoice.vocoder.vocoder import Vocoder, step_together
 from ....models.cosyvoice.vocoder.vocoder_graphs import VocoderGraphs
 from ....models.devices.planned_captures import CaptureQueue
 from ....models.devices.torch_devices import to_device, to_host

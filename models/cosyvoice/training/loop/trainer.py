@@ -18,7 +18,7 @@ import torch
 
 from ..dataset import TrainingDataset, split_held_out
 from ..draws import DrawSeed
-from ..loss import TrainingLoss
+from ..flow_loss import TrainingLoss
 from ..parts import TrainedPart, TrainingTurn
 from .batches import cut_batches, plan_epoch
 from .optimization import TrainingOptimizer, TrainingSettings

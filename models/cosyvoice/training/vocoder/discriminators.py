@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from ..loss import in_full_precision
+from ..flow_loss import in_full_precision
 
 PERIODS = (2, 3, 5, 7, 11)
 RESOLUTIONS = ((1024, 120, 600), (2048, 240, 1200), (512, 50, 240))  # transform, hop, window

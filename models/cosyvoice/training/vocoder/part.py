@@ -20,7 +20,7 @@ from ...vocoder.hift_v2 import HiftV2
 from ...vocoder.hift_v3 import HiftV3
 from ..dataset import TrainingDataset
 from ..draws import DrawSeed
-from ..loss import TrainingLoss, in_full_precision
+from ..flow_loss import TrainingLoss, in_full_precision
 from ..networks import fold_weights
 from ..parts import TrainedPart, TrainingTurn
 from .discriminators import Discriminators, DiscriminatorWidths

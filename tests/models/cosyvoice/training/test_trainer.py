@@ -19,6 +19,7 @@ from shared.training.made_up_dataset import random_part, write_dataset  # noqa: 
 from shared.training.short_run import SETTINGS, train  # noqa: E402
 from vivavoce.models.cosyvoice.training.dataset import DatasetError, TrainingDataset  # noqa: E402
 from vivavoce.models.cosyvoice.training.draws import DrawSeed  # noqa: E402
+from vivavoce.models.cosyvoice.training.flow_loss import TrainingLoss  # noqa: E402
 from vivavoce.models.cosyvoice.training.loop import run_folder  # noqa: E402
 from vivavoce.models.cosyvoice.training.loop.optimization import TrainingSettings  # noqa: E402
 from vivavoce.models.cosyvoice.training.loop.run_folder import (  # noqa: E402
@@ -26,7 +27,6 @@ from vivavoce.models.cosyvoice.training.loop.run_folder import (  # noqa: E402
     TrainingRunFolder,
 )
 from vivavoce.models.cosyvoice.training.loop.trainer import Trainer, TrainingStep  # noqa: E402
-from vivavoce.models.cosyvoice.training.loss import TrainingLoss  # noqa: E402
 
 PARTS = ("lm", "flow")
 SMALLER_PIECES = ["out of memory: batches are computed in smaller pieces from now on"]

@@ -1,13 +1,32 @@
-"""The gain that a voice needs to be as loud as the packaged one."""
+"""Measures of a speaker: the gain to the level of the packaged voice, and the sound of the pauses."""
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .room_tone import RoomTone
+
+_SAMPLE_RATE = 24_000  # Hz
 _TARGET_LEVEL_DB = -20.0  # active speech level, dBFS, as the packaged voice has it
 _AUDIBLE = 10 ** (-50 / 20)
 _MARGIN_DB = 15.9  # of ITU-T P.56: windows this far below the level are pauses
 _LEVEL_WINDOW_S = 0.02
 _MAX_GAIN = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerSound:
+    """What is measured of a speaker. gain: to the usual level. room_tone: of its pauses, after the gain."""
+
+    gain: float
+    room_tone: RoomTone | None
+
+
+def measure_sound(speech: NDArray[np.float32]) -> SpeakerSound:
+    """The sound of a speaker, from speech with the silence around it: (N,) float32 at 24 kHz."""
+    gain = gain_to_level(speech, _SAMPLE_RATE)
+    return SpeakerSound(gain, RoomTone.of_speech(speech * np.float32(gain)))
 
 
 def gain_to_level(samples: NDArray[np.float32], sample_rate: int) -> float:
