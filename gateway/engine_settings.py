@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from ..tts_engine.backends.voice_kind import DEVICE_NAMES, DEVICE_PATTERN
-from ..tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
+from ..tts_engine.reading.language import READING_STYLES, ReadingStyle
 from ..tts_engine.voices.languages import OtherLanguage
 from .configuration.settings_table import JSON, FiniteFloat, Integer, NamedText, SettingsTable
 

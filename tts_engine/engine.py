@@ -41,12 +41,12 @@ from .backends.loading import load_backend
 from .backends.voice_kind import AUTO_PRECISION, NOTHING_KEPT, KeptSpeechConfig
 from .errors import BadRequest, LanguageNotSpoken, Overloaded, UnknownVoice
 from .metrics import Metrics
-from .reading.directed_text import PlainText
+from .reading.language import DEFAULT_READING_STYLE, ReadingStyle
 from .reading.languages.default import DEFAULT_LANGUAGE
 from .reading.markups.directions import Directions
 from .reading.pronunciation.lexicon import Lexicon
 from .reading.pronunciation.lexicon_files import LexiconFile
-from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
+from .reading.prosody import PlainText
 from .records.stream_log import UNHEARD, StreamLog
 from .scheduler import (
     Admission,

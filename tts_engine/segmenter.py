@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .reading.clause_boundaries import MAX_CLAUSE_CHARACTERS, BoundaryKind
+from .reading.language import DEFAULT_READING_STYLE, ReadingStyle
 from .reading.languages.default import DEFAULT_VOICE_SCRIPTS, WordClauseNormalizer
 from .reading.normalizer import NormalizedClause, SpokenWord, TextNormalizer, full_stop_after, join_words
 from .reading.pauses import pause_share
 from .reading.pronunciation.lexicon import Lexicon, Pronunciation
 from .reading.prosody import NEUTRAL_PROSODY, Prosody
-from .reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from .reading.unicode_scripts import ReadableScripts
 from .stream_request import speed_in_range
 

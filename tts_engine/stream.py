@@ -13,9 +13,8 @@ from .backends.base import StepResult
 from .chunk import SAMPLE_RATE, AudioChunk, Provenance, Word
 from .errors import StreamClosed, SynthesisFailed, UnreadableText
 from .reading.clause_boundaries import BoundaryKind
-from .reading.directed_text import PlainText
 from .reading.pronunciation.lexicon import Pronunciation
-from .reading.prosody import NEUTRAL_PROSODY, Prosody
+from .reading.prosody import NEUTRAL_PROSODY, PlainText, Prosody
 from .records.stream_log import StreamLog
 from .segmenter import Segment, Segmenter
 from .session import Session

@@ -14,9 +14,8 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from .reading.clause_boundaries import BoundaryKind
-from .reading.directed_text import DirectedText, PlainText
 from .reading.pronunciation.lexicon import Pronunciation
-from .reading.prosody import Prosody
+from .reading.prosody import DirectedText, PlainText, Prosody
 from .segmenter import Segment, Segmenter
 from .session import Session, TextInput
 

@@ -14,7 +14,7 @@ from vivavoce.adapters.udp_ports import MediaPorts
 from vivavoce.gateway.cli.configuration.setting_keys import SETTING_KEYS, former_settings
 from vivavoce.gateway.cli.configuration.settings_loader import load_settings
 from vivavoce.gateway.configuration.settings_table import SettingsError
-from vivavoce.tts_engine.reading.reading_style import ReadingStyle
+from vivavoce.tts_engine.reading.language import ReadingStyle
 
 
 def write_config(folder: Path, toml: str) -> Path:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..chunk import SAMPLE_RATE, Word
 from ..errors import Overloaded
-from ..reading.reading_style import DEFAULT_READING_STYLE, ReadingStyle, style_of
+from ..reading.language import DEFAULT_READING_STYLE, ReadingStyle, style_of
 from ..segmenter import Segment, Segmenter
 from ..stream_request import StreamRequest
 from ..voices.voices import Voices

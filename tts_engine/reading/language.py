@@ -1,8 +1,11 @@
-"""Record of a language that is read."""
+"""Record of a language that is read; and choices between usual readings, of English-speaking countries.
 
-from collections.abc import Callable
+Source: Unicode CLDR 44 for the order of day and month; Ofcom's and ACMA's announcements for "oh".
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from .clause_boundaries import BoundaryRules
 from .phrase_cuts import PhraseWords
@@ -39,3 +42,32 @@ class Language:
     scripts: tuple[str, ...] = (LATIN,)
     is_latin: bool = True
     aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingStyle:
+    """How English numbers are read where more than one reading is usual."""
+
+    day_first: bool = False  # "3/4" is the third of April, not March fourth
+    zero: Literal["zero", "oh"] = "zero"  # word of the digit 0 in codes and phone numbers
+
+
+DEFAULT_READING_STYLE = ReadingStyle()
+_DAY_FIRST = ReadingStyle(day_first=True)
+_DAY_FIRST_OH = ReadingStyle(day_first=True, zero="oh")
+READING_STYLES: Mapping[str, ReadingStyle] = {
+    "en-US": DEFAULT_READING_STYLE,
+    "en-CA": DEFAULT_READING_STYLE,
+    "en-GB": _DAY_FIRST_OH,
+    "en-IE": _DAY_FIRST_OH,
+    "en-AU": _DAY_FIRST_OH,
+    "en-NZ": _DAY_FIRST_OH,
+    "en-ZA": _DAY_FIRST_OH,
+    "en-IN": _DAY_FIRST,
+}  # by BCP 47 tag
+
+
+def style_of(language: str, default: ReadingStyle) -> ReadingStyle:
+    """The style of a BCP 47 tag such as "en-GB", in any case; ``default`` for others."""
+    known = {tag.lower(): style for tag, style in READING_STYLES.items()}
+    return known.get(language.lower(), default)

@@ -1,4 +1,4 @@
-"""The prosody of a part of a text, which markup sets and voices follow as far as they can, and its breaks."""
+"""Prosody, which voices follow as far as they can, breaks, and text that is not spoken, as markup says it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,3 +32,24 @@ class Prosody:
 
 
 NEUTRAL_PROSODY: Final = Prosody()
+
+
+@dataclass(frozen=True, slots=True)
+class DirectedText:
+    """A stretch of the text; in their order the stretches are the whole text."""
+
+    text: str
+    is_spoken: bool = True
+    pause_s: float | None = None  # after it
+
+
+class PlainText:
+    """A text without directions, and the base class of the markups that have some: all of it is spoken."""
+
+    def push(self, text: str) -> list[DirectedText]:
+        """Add text; the stretches that are decided now."""
+        return [DirectedText(text)] if text else []
+
+    def flush(self) -> list[DirectedText]:
+        """Return what is held."""
+        return []

@@ -19,8 +19,8 @@ from ....tts_engine.backends.loading import divided_stages
 from ....tts_engine.backends.voice_kind import DEVICE_PATTERN, LoadSettings
 from ....tts_engine.engine import Engine, EngineConfig
 from ....tts_engine.errors import BundleError
+from ....tts_engine.reading.language import READING_STYLES
 from ....tts_engine.reading.pronunciation.lexicon_files import LexiconFile
-from ....tts_engine.reading.reading_style import READING_STYLES
 from ....tts_engine.scheduler import SchedulerPolicy
 from ....tts_engine.voices.enrollable import EnrollableVoices
 

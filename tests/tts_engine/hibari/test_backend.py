@@ -33,9 +33,9 @@ from vivavoce.tts_engine.errors import BadRequest, UnreadableText
 from vivavoce.tts_engine.hibari.backend import HibariBackend
 from vivavoce.tts_engine.hibari.lines import STEP_FRAMES, LinePiece, LineRequest, render_line
 from vivavoce.tts_engine.reading.clause_boundaries import BoundaryKind
+from vivavoce.tts_engine.reading.language import READING_STYLES
 from vivavoce.tts_engine.reading.languages.default import DEFAULT_VOICE_SCRIPTS
 from vivavoce.tts_engine.reading.languages.en.rules import normalize
-from vivavoce.tts_engine.reading.reading_style import READING_STYLES
 from vivavoce.tts_engine.segmenter import Segment, Segmenter
 from vivavoce.tts_engine.stream_request import Delivery
 

@@ -17,8 +17,7 @@ from shared.reading_work import (
     repeated,
     segmenter_maker,
 )
-from vivavoce.tts_engine.reading.kit.needed_signs import needed_signs, signs_in
-from vivavoce.tts_engine.reading.kit.pattern_behind import PatternBehind, max_width
+from vivavoce.tts_engine.reading.kit.patterns import PatternBehind, max_width, needed_signs, signs_in
 from vivavoce.tts_engine.reading.kit.tokenizer import Grammar
 from vivavoce.tts_engine.reading.languages.en.grammar import ENGLISH_GRAMMAR
 from vivavoce.tts_engine.reading.languages.mul.rules import LanguageGrammars

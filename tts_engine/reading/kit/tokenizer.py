@@ -11,10 +11,10 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from ..language import DEFAULT_READING_STYLE, ReadingStyle
 from ..normalizer import DraftWord, punctuate
 from ..pronunciation.lexicon import PronouncedRange, PronunciationFinder
-from ..reading_style import DEFAULT_READING_STYLE, ReadingStyle
-from .needed_signs import RulePattern, signs_in
+from .patterns import RulePattern, signs_in
 from .reading_context import ReadingContext
 
 # Vowel signs and accents that a script writes as separate characters after a letter.

@@ -11,8 +11,7 @@ after ``MAX_SKIPPED_CHARACTERS``, so that a stream does not fall silent for good
 import re
 from typing import Final
 
-from ..directed_text import DirectedText, PlainText
-from ..prosody import BREAK_STRENGTHS_S, MAX_BREAK_S
+from ..prosody import BREAK_STRENGTHS_S, MAX_BREAK_S, DirectedText, PlainText
 
 MAX_SKIPPED_CHARACTERS: Final = 65_536
 _MAX_DIRECTION_CHARACTERS: Final = 100  # of an opening tag or a pause; a longer one is text

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vivavoce.tts_engine.packaging import plug_ins
-from vivavoce.tts_engine.reading.kit.needed_signs import RulePattern
+from vivavoce.tts_engine.reading.kit.patterns import RulePattern
 from vivavoce.tts_engine.reading.kit.tokenizer import WORD, Grammar, ScanState, compile_rules
 from vivavoce.tts_engine.reading.language import Language
 from vivavoce.tts_engine.reading.languages import registry

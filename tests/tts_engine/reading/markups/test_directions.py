@@ -2,9 +2,8 @@
 
 import pytest
 
-from vivavoce.tts_engine.reading.directed_text import DirectedText, PlainText
 from vivavoce.tts_engine.reading.markups.directions import MAX_SKIPPED_CHARACTERS, Directions
-from vivavoce.tts_engine.reading.prosody import MAX_BREAK_S
+from vivavoce.tts_engine.reading.prosody import MAX_BREAK_S, DirectedText, PlainText
 
 # Written; what is spoken of it, with pauses in seconds
 CASES = [

@@ -17,7 +17,7 @@ from ..address_patterns import UNSPACED_ADDRESSES
 from ..data_files import phrase_words
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..mathematics.finder import with_mathematics
-from ..needed_signs import RulePattern
+from ..patterns import RulePattern
 from ..spelling import Speller
 from ..tokenizer import (
     WORD_PATTERN,

@@ -15,7 +15,7 @@ from ..address_patterns import SPACED_ADDRESSES, UNSPACED_ADDRESSES
 from ..data_files import phrase_words
 from ..markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ..mathematics.finder import with_mathematics
-from ..needed_signs import RulePattern
+from ..patterns import RulePattern
 from ..tokenizer import SMALL_LETTERS, WORD, WORD_PATTERN, Grammar, RuleRow, ScanState, any_of, compile_rules
 from .amounts.amounts import TableAmounts
 from .codes import TableCodes

@@ -2,7 +2,7 @@
 
 import re
 
-from ..roman_numerals import roman_value
+from ...number_formatter import roman_value
 from ..tokenizer import SMALL_LETTERS, RuleRow, ScanState, any_of
 from .language_table import LanguageTable
 from .numbers import TableNumberWords

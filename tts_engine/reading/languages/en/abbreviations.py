@@ -3,7 +3,7 @@
 import re
 
 from ...clause_boundaries import AbbreviationKind
-from ...kit.pattern_behind import PatternBehind
+from ...kit.patterns import PatternBehind
 from ...kit.tokenizer import (
     ScanState,
     any_of,

@@ -2,7 +2,7 @@
 
 import re
 
-from ...kit.pattern_behind import PatternBehind
+from ...kit.patterns import PatternBehind
 from ...kit.tokenizer import ScanState, any_of, end_sentence_if_capital_follows
 from . import vocabulary
 from .codes import is_counted

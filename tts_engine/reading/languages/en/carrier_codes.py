@@ -5,7 +5,7 @@ Source: IATA airline designators; ISO 6346 (four letters, the last one U, J or Z
 
 import re
 
-from ...kit.pattern_behind import PatternBehind
+from ...kit.patterns import PatternBehind
 from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from . import vocabulary
 from .codes import read_code, read_groups

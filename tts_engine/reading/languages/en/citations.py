@@ -5,7 +5,7 @@ Source: The SBL Handbook of Style, second edition, for the abbreviations of the 
 
 import re
 
-from ...kit.pattern_behind import PatternBehind
+from ...kit.patterns import PatternBehind
 from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
 from . import vocabulary
 from .quantities import number_words as numbers

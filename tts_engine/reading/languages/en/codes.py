@@ -6,7 +6,7 @@ Source: NANP and ITU-T E.123 for the grouping of phone numbers.
 
 import re
 
-from ...kit.pattern_behind import PatternBehind
+from ...kit.patterns import PatternBehind
 from ...kit.reading_context import CODE_CONTINUATION_WINDOW, ReadingContext
 from ...kit.spelling import NAMED_DIGITS
 from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules

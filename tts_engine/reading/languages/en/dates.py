@@ -5,7 +5,7 @@ American English: the month first, as "March third"; the day first only where it
 
 import re
 
-from ...kit.pattern_behind import PatternBehind
+from ...kit.patterns import PatternBehind
 from ...kit.reading_context import CODE_WINDOW
 from ...kit.tokenizer import ScanState, compile_rules, end_sentence_if_capital_follows
 from . import vocabulary

@@ -8,7 +8,7 @@ import re
 
 from ...kit.markup_rules import LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
 from ...kit.mathematics.finder import with_mathematics
-from ...kit.pattern_behind import PatternBehind
+from ...kit.patterns import PatternBehind
 from ...kit.tokenizer import WORD, Grammar, ScanState, any_of, compile_capital_rules, compile_rules
 from . import (
     abbreviations,

@@ -17,10 +17,9 @@ from ...kit.tokenizer import (
     read_stable_prefix,
     read_tokens,
 )
-from ...language import Language
+from ...language import DEFAULT_READING_STYLE, Language, ReadingStyle
 from ...normalizer import DraftWord, SpokenWord, TextNormalizer
 from ...pronunciation.lexicon import PronunciationFinder
-from ...reading_style import DEFAULT_READING_STYLE, ReadingStyle
 from ...unicode_scripts import CYRILLIC, GREEK, LATIN
 from . import vocabulary
 from .grammar import ENGLISH_GRAMMAR

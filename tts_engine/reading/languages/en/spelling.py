@@ -8,7 +8,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from ...clause_boundaries import SERVICE_NAMES
-from ...kit.pattern_behind import PatternBehind
+from ...kit.patterns import PatternBehind
 from ...kit.spelling import Speller, digit_group_sizes
 from ...kit.tokenizer import RuleRow, ScanState, any_of
 from . import vocabulary

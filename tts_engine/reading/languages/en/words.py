@@ -7,9 +7,9 @@ import re
 import unicodedata
 
 from ...kit.address_patterns import TOP_LEVEL_DOMAINS, address_patterns
-from ...kit.pattern_behind import PatternBehind
-from ...kit.roman_numerals import roman_value
+from ...kit.patterns import PatternBehind
 from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
+from ...number_formatter import roman_value
 from . import vocabulary
 from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER, has_vowel

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from ...clause_boundaries import BoundaryRules
-from ...kit.pattern_behind import PatternBehind
+from ...kit.patterns import PatternBehind
 from ...kit.table_rules.amounts.amounts import TableAmounts
 from ...kit.table_rules.dates import TableDates
 from ...kit.table_rules.normalizer import TableNormalizer, table_language

@@ -18,7 +18,7 @@ from ....errors import BadRequest
 from ...clause_boundaries import BoundaryRules
 from ...folding import FOLDED_CHARACTERS, FRACTIONS, fold
 from ...kit.markup_rules import ACTED_SOUNDS, LINE_START_ROWS, MARKUP_ROWS, PUNCTUATION_ROWS
-from ...kit.needed_signs import RulePattern
+from ...kit.patterns import RulePattern
 from ...kit.phrase_places import phrase_places
 from ...kit.reading_context import ReadingContext
 from ...kit.tokenizer import (

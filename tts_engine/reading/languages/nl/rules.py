@@ -3,7 +3,6 @@
 import re
 from typing import Final
 
-from ...kit.roman_numerals import roman_value
 from ...kit.table_rules.codes import TableCodes
 from ...kit.table_rules.dates import TableDates
 from ...kit.table_rules.normalizer import TableNormalizer, table_language
@@ -11,6 +10,7 @@ from ...kit.table_rules.numbers import TableNumberWords
 from ...kit.table_rules.speller import TableSpeller
 from ...kit.table_rules.times import TableTimes
 from ...kit.tokenizer import RuleRow, ScanState
+from ...number_formatter import roman_value
 
 _WORDS_BEFORE_DATES = frozenset("van de het na in t/m tot".split())
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from vivavoce.tts_engine.reading.language import READING_STYLES, ReadingStyle
 from vivavoce.tts_engine.reading.languages.en import vocabulary
 from vivavoce.tts_engine.reading.languages.en.rules import EnglishClauseNormalizer, normalize
 from vivavoce.tts_engine.reading.normalizer import SpokenWord, TextNormalizer
-from vivavoce.tts_engine.reading.reading_style import READING_STYLES, ReadingStyle
 
 LETTERS = {name: letter for letter, name in vocabulary.LETTER_NAMES.items()}
 FOLDER = Path(__file__).parent

@@ -7,7 +7,7 @@ from ...tokenizer import RuleRow, ScanState, any_of
 from ..codes import TableCodes
 from ..language_table import LanguageTable
 from ..number_context import TableNumberContext
-from ..numbers import TableNumberWords, with_noun
+from ..numbers import NumberPatterns, TableNumberWords, with_noun
 from ..ordinals import TableOrdinals
 from ..roman import TableRomanNumerals
 from ..speller import TableSpeller
@@ -15,7 +15,6 @@ from .durations import TableDurations
 from .fractions import TableFractions
 from .magnitudes import TableMagnitudes
 from .money import TableMoney
-from .number_patterns import NumberPatterns
 from .rates import TableRates
 
 _MIN_CODE_DIGITS = 5  # of a code before a noun, which a shorter number counts

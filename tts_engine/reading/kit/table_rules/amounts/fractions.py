@@ -2,13 +2,12 @@
 
 import re
 
-from ...pattern_behind import PatternBehind
+from ...patterns import PatternBehind
 from ...tokenizer import SMALL_LETTERS, RuleRow, ScanState, any_of
 from ..language_table import LanguageTable
 from ..number_context import TableNumberContext
-from ..numbers import TableNumberWords, with_noun
+from ..numbers import NumberPatterns, TableNumberWords, with_noun
 from ..speller import TableSpeller
-from .number_patterns import NumberPatterns
 from .rates import TableRates
 
 _NAME_BEHIND = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_]{1,20} \Z")

@@ -5,10 +5,9 @@ import re
 from ...tokenizer import RuleRow, ScanState, any_of
 from ..language_table import LanguageTable
 from ..number_context import TableNumberContext
-from ..numbers import TableNumberWords
+from ..numbers import NumberPatterns, TableNumberWords
 from ..plural_rules import CountedNoun
 from ..speller import TableSpeller
-from .number_patterns import NumberPatterns
 from .rates import TableRates
 
 

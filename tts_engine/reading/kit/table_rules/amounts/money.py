@@ -5,10 +5,9 @@ import re
 from ...tokenizer import RuleRow, ScanState, any_of
 from ..language_table import LanguageTable
 from ..number_context import TableNumberContext
-from ..numbers import TableNumberWords
+from ..numbers import NumberPatterns, TableNumberWords
 from ..speller import TableSpeller
 from .magnitudes import TableMagnitudes
-from .number_patterns import NumberPatterns
 from .rates import TableRates
 
 _CODE_OF_CURRENCY = re.compile(r"[A-Z]{3}\Z|[A-Z][a-z]+\.\Z")  # may be written before an amount: "EUR 20"

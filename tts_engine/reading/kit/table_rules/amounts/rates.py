@@ -6,9 +6,8 @@ from ....lazy_pattern import LazyPattern
 from ....unicode_scripts import HANGUL
 from ...tokenizer import RuleRow, ScanState, any_of
 from ..language_table import LanguageTable
-from ..numbers import TableNumberWords, with_noun
+from ..numbers import NumberPatterns, TableNumberWords, with_noun
 from ..speller import TableSpeller
-from .number_patterns import NumberPatterns
 
 _MIN_UNIT_LETTERS = 3  # of a unit after "64/"; a shorter one may be part of a code
 _DIGIT = re.compile(r"\d")

@@ -5,7 +5,7 @@ American English: no "and" inside numbers, and the month first where a fraction 
 
 import re
 
-from ....kit.pattern_behind import PatternBehind
+from ....kit.patterns import PatternBehind
 from ....kit.tokenizer import ScanState, any_of, compile_rules, end_sentence_if_capital_follows
 from .. import vocabulary
 from ..codes import is_counted

@@ -2,7 +2,7 @@
 
 import re
 
-from ....kit.pattern_behind import PatternBehind
+from ....kit.patterns import PatternBehind
 from ....kit.tokenizer import ScanState, any_of, compile_rules
 from .. import vocabulary
 from . import number_words as numbers

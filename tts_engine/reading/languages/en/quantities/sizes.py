@@ -5,7 +5,7 @@ Source: ISO 4000-1 for the sizes of tires: width, ratio, construction, diameter 
 
 import re
 
-from ....kit.pattern_behind import PatternBehind
+from ....kit.patterns import PatternBehind
 from ....kit.tokenizer import ScanState, compile_capital_rules, compile_rules
 from .. import vocabulary
 from ..spelling import ENGLISH_SPELLER

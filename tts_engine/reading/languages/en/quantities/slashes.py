@@ -6,7 +6,7 @@ Source: GOV.UK style guide A to Z, which writes "or" for the slash and "to" in s
 
 import re
 
-from ....kit.pattern_behind import PatternBehind
+from ....kit.patterns import PatternBehind
 from ....kit.tokenizer import ScanState, any_of, compile_rules
 from .. import vocabulary
 from ..codes import is_counted

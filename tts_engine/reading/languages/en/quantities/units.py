@@ -5,7 +5,7 @@ Source: Unicode CLDR 44 for the names of units.
 
 import re
 
-from ....kit.pattern_behind import PatternBehind
+from ....kit.patterns import PatternBehind
 from ....kit.tokenizer import Recognizer, ScanState, any_of, compile_rules
 from .. import vocabulary
 from ..codes import is_counted

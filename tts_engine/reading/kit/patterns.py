@@ -1,10 +1,11 @@
-"""Signs that a text must contain for a pattern to match in it, found from the pattern.
+"""Patterns of rules, and what is found from a pattern: the signs that a text must contain, the longest match.
 
 Signs are characters that most text lacks: marks and symbols each by itself, all digits as "0", and the
 capitals A to Z as "A". A pattern is not tried in a text that lacks one of its signs, which changes no reading
 and saves most of the time: an English clause has a few signs, and the grammar some 230 patterns.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from re import IGNORECASE, _constants, _parser  # type: ignore[attr-defined]  # the parser of ``re``
@@ -47,6 +48,23 @@ class RulePattern(LazyPattern):
     def needs(self) -> tuple[Need, ...]:
         """Of each of them, a text in which the pattern matches has a sign."""
         return needed_signs(self.pattern)
+
+
+class PatternBehind:
+    """A regular expression of what stands before a place: it ends with ``\\Z``, and has a longest match."""
+
+    def __init__(self, pattern: str, flags: re.RegexFlag = re.NOFLAG) -> None:
+        self.pattern = re.compile(pattern, flags)
+        self._max_characters = max_width(pattern)
+
+    def search(self, text: str, at: int) -> re.Match[str] | None:
+        """The first match that ends at ``at``; none begins further before it than the longest one."""
+        return self.pattern.search(text, max(0, at - self._max_characters), at)
+
+
+def max_width(pattern: str) -> int:
+    """The number of characters of the longest match of a pattern; at least 4 billion without a limit."""
+    return int(_parser.parse(pattern).getwidth()[1])
 
 
 def _needs(tokens: Iterable[tuple[Any, Any]], ignores_case: bool) -> Iterator[Need]:
