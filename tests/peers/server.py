@@ -6,6 +6,7 @@ until its standard input ends. ``poor_key`` allows one request a minute.
 
 import asyncio
 import json
+import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -88,4 +89,7 @@ async def serve(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    # Shown with a test that fails; at DEBUG also why an answer broke off.
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    logging.getLogger("vivavoce.gateway.apis").setLevel(logging.DEBUG)
     asyncio.run(serve(Path(sys.argv[1])))
