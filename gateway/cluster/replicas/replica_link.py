@@ -10,11 +10,11 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from ....tts_engine.errors import VivavoceError
 from ....tts_engine.voices.recording import Recording
-from ...background_tasks import cancel_and_wait, finish_within
+from ...background_tasks import cancel_and_wait
 from .messages import (
     ReplicaDescription,
     ReplicaEvent,
@@ -30,7 +30,10 @@ from .messages import (
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 MAX_SILENCE_S = 3.5  # of a replica, which sends something every second
+_MAX_TIMER_DELAY_S: Final = 0.02  # of a loop that does not stand still
 _HEARTBEAT_S = 1.0  # between two batches of a link with nothing to say
 _REPORT_INTERVAL_S = 0.05  # reports of playout wait for as long, to share a batch
 _MAX_REPORTED_S = 0.5  # of audio taken; then the report is sent at once
@@ -207,3 +210,25 @@ class ReplicaLink:
             self.prompts = (self.prompts - event.removed) | event.added
         elif (stream := self.streams.get(event.stream)) is not None:
             stream.receive(event)
+
+
+async def finish_within(waiting: Coroutine[Any, Any, T], limit_s: float) -> T:
+    """Await what a peer does, for at most ``limit_s`` in which this loop does not stand still.
+
+    When the machine or a long callback stops the loop, the peer may have answered long ago: then the loop
+    gets as long again to receive it. Raises TimeoutError.
+    """
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(waiting)
+    try:
+        remaining_s = limit_s
+        while remaining_s > _MAX_TIMER_DELAY_S:
+            deadline = loop.time() + remaining_s
+            await asyncio.wait({task}, timeout=remaining_s)
+            if task.done():
+                return task.result()
+            remaining_s = loop.time() - deadline
+        raise TimeoutError
+    finally:
+        if not task.done():
+            await cancel_and_wait(task)

@@ -19,8 +19,9 @@ from contextlib import suppress
 from typing import Any
 
 from .....tts_engine.errors import BadRequest
-from ....background_tasks import cancel_and_wait, finish_within
+from ....background_tasks import cancel_and_wait
 from ...replicas.messages import ReplicaDescription, ReplicaLost, ReplicaMetrics
+from ...replicas.replica_link import finish_within
 from ...replicas.replica_socket import SocketChannel
 from .messages import (
     HEADER,
