@@ -1,17 +1,12 @@
-"""Number words of the languages in the tables, from Unicode's rule-based number format; and Roman numerals.
+"""Number words of the languages in the tables, from Unicode's rule-based number format.
 
 The library needs no download.
 Source: Unicode CLDR RBNF by unicode-rbnf (MIT).
 """
 
-import re
 from importlib import import_module
-from itertools import pairwise
-from typing import Final
 
 MAX_NUMBER_DIGITS = 15  # a longer number is read digit by digit
-_NUMERAL: Final = re.compile(r"(?=[IVXLC])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,4})\Z")
-_VALUES: Final = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 
 
 class NumberFormatter:
@@ -41,11 +36,3 @@ class NumberFormatter:
     def _words(self, number: int, rules: str) -> str:
         words: str = self._rules.format_number(number, ruleset_names=[rules]).text
         return words
-
-
-def roman_value(numeral: str) -> int | None:
-    """Return the value of a numeral of I, V, X, L and C, also of "IIII"; None if it is not well-formed."""
-    if not _NUMERAL.match(numeral):
-        return None
-    values = [_VALUES[letter] for letter in numeral]
-    return sum(-value if value < after else value for value, after in pairwise([*values, 0]))

@@ -3,10 +3,10 @@
 import re
 
 from ...lazy_pattern import LazyPattern
-from ...number_formatter import roman_value
 from ..tokenizer import SMALL_LETTERS, RuleRow, ScanState, any_of
 from .language_table import LanguageTable
 from .numbers import TableNumberWords
+from .roman import roman_value
 from .speller import TableSpeller
 from .times import TableTimes, open_range
 from .weekdays import TableWeekdays

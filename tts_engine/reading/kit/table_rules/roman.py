@@ -1,17 +1,28 @@
-"""Rules of Roman numerals in a language that a table describes."""
+"""Values of Roman numerals, and their rules in a language that a table describes."""
 
 import re
+from itertools import pairwise
+from typing import Final
 
-from ...number_formatter import roman_value
 from ..tokenizer import SMALL_LETTERS, RuleRow, ScanState, any_of
 from .language_table import LanguageTable
 from .numbers import TableNumberWords
 from .speller import TableSpeller
 
+_NUMERAL: Final = re.compile(r"(?=[IVXLC])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,4})\Z")
+_VALUES: Final = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _NAME_BEHIND = re.compile(r"(?<!\w)(?:[^\W\d_a-z][^\W\d_A-Z]{2,20}|[\uac00-\ud7a3]{2,20}) \Z")
 _ROMAN_AFTER_NAME = re.compile("[IVX]{1,6}")
 _STOP_IN_SENTENCE = re.compile(rf"\.(?= [{SMALL_LETTERS}])")
 _ROMAN_BEHIND = re.compile(r"(?<!\w)[IVXLC]{2,7} [^\W\d_A-Z]{1,3} \Z")  # "XV e "
+
+
+def roman_value(numeral: str) -> int | None:
+    """Return the value of a numeral of I, V, X, L and C, also of "IIII"; None if it is not well-formed."""
+    if not _NUMERAL.match(numeral):
+        return None
+    values = [_VALUES[letter] for letter in numeral]
+    return sum(-value if value < after else value for value, after in pairwise([*values, 0]))
 
 
 class TableRomanNumerals:

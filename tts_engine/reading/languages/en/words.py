@@ -8,8 +8,8 @@ import unicodedata
 
 from ...kit.address_patterns import TOP_LEVEL_DOMAINS, address_patterns
 from ...kit.patterns import PatternBehind
+from ...kit.table_rules.roman import roman_value
 from ...kit.tokenizer import ScanState, any_of, compile_capital_rules, compile_rules
-from ...number_formatter import roman_value
 from . import vocabulary
 from .quantities import number_words as numbers
 from .spelling import ENGLISH_SPELLER, has_vowel

@@ -7,10 +7,10 @@ from ...kit.table_rules.codes import TableCodes
 from ...kit.table_rules.dates import TableDates
 from ...kit.table_rules.normalizer import TableNormalizer, table_language
 from ...kit.table_rules.numbers import TableNumberWords
+from ...kit.table_rules.roman import roman_value
 from ...kit.table_rules.speller import TableSpeller
 from ...kit.table_rules.times import TableTimes
 from ...kit.tokenizer import RuleRow, ScanState
-from ...number_formatter import roman_value
 
 _WORDS_BEFORE_DATES = frozenset("van de het na in t/m tot".split())
 

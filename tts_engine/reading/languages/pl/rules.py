@@ -8,10 +8,9 @@ from ...kit.table_rules.codes import TableCodes
 from ...kit.table_rules.dates import TableDates
 from ...kit.table_rules.normalizer import TableNormalizer, table_language
 from ...kit.table_rules.numbers import TableNumberWords
-from ...kit.table_rules.roman import TableRomanNumerals
+from ...kit.table_rules.roman import TableRomanNumerals, roman_value
 from ...kit.table_rules.times import TableTimes
 from ...kit.tokenizer import RuleRow, ScanState
-from ...number_formatter import roman_value
 
 _ROMAN_MONTH = "(?:I{1,3}|IV|VI{0,3}|IX|XI{0,2})"
 # By the word before a year, or two: "w roku"
