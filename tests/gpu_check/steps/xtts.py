@@ -4,6 +4,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import torch
 from gpu_check.findings import CheckOptions, Finding, as_known, median_s
@@ -32,7 +33,7 @@ def measure(options: CheckOptions) -> Iterator[Finding]:
     shutil.rmtree(folder, ignore_errors=True)  # of a step that was broken off
     write_random_bundle(folder, BundleSize.TINY if options.is_quick else BundleSize.FULL, seed=7)
     bundle = open_bundle(folder)
-    for finding in (*_step_findings(bundle, options), *as_known(_stream_findings(bundle, options))):
+    for finding in chain(_step_findings(bundle, options), as_known(_stream_findings(bundle, options))):
         yield replace(finding, name=f"XTTS, {finding.name}")
 
 

@@ -1,4 +1,6 @@
-"""A simulated device other than the CPU, which finds mixed devices and synchronizations. Needs torch.
+"""A simulated device other than the CPU, which finds mixed devices and synchronizations, and a full card.
+
+Needs torch.
 
 ``DeviceSimulation`` computes tensors of the ``meta`` device in the CPU's memory. It fails where a tensor of
 the device meets one of the CPU, and counts where the host has to wait for the device. It says nothing about
@@ -8,6 +10,7 @@ speed or CUDA's arithmetic.
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,6 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from vivavoce.models.devices.torch_devices import CPU
 
 DEVICE = torch.device("meta")
+FULL_CARD = r"NVIDIA H200\) has too little memory: 0\.5 of 150\.0 GB"  # the error after ``fill_card``
 COPIES = (torch.ops.aten.copy_, torch.ops.aten._to_copy)
 
 
@@ -116,3 +120,14 @@ def _to_device_tensor(answer: Any, given: list[Any]) -> Any:
         return answer
     changed = [tensor for tensor in given if tensor.on_host is answer]
     return changed[0] if changed else DeviceTensor(answer)
+
+
+def fill_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a card have 0.5 of 150 GB free, so that no tensor can be moved."""
+
+    def fail(*arguments: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (500_000_000, 150_000_000_000))
+    monkeypatch.setattr(torch.Tensor, "to", fail)

@@ -24,6 +24,7 @@ torch = pytest.importorskip(
 
 from shared.engine.cosyvoice_sessions import TEXTS, SessionDriver, render_together  # noqa: E402
 from shared.engine.standin_backend import StandInBackend  # noqa: E402
+from shared.runtimes.simulated_device import FULL_CARD, fill_card  # noqa: E402
 from shared.voices.tiny_cosyvoice import BRIEF  # noqa: E402
 from vivavoce.models.cosyvoice import networks  # noqa: E402
 from vivavoce.models.cosyvoice.checkpoint.bundle import open_bundle  # noqa: E402
@@ -169,19 +170,13 @@ def test_other_errors_are_no_lost_device(text: str) -> None:
 def test_a_card_that_is_full_when_the_weights_are_loaded_is_one_sentence(
     v2_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*arguments: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
-
     monkeypatch.setattr(loading, "_torch_device", lambda policy: torch.device("cuda", 0))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (500_000_000, 150_000_000_000))
     monkeypatch.setattr(networks, "_prepare_device", lambda bundle, device: None)
-    monkeypatch.setattr(torch.Tensor, "to", fail)
-    full = r"NVIDIA H200\) has too little memory: 0\.5 of 150\.0 GB"
+    fill_card(monkeypatch)
     for load in (CosyVoiceBackend.load, loading.load_hosted_renderer):
-        with pytest.raises(BundleError, match=full):
+        with pytest.raises(BundleError, match=FULL_CARD):
             load(v2_folder, BRIEF)
-    with pytest.raises(BundleError, match=full):
+    with pytest.raises(BundleError, match=FULL_CARD):
         loading.load_render_host(v2_folder, BRIEF, "one", "digest")
 
 

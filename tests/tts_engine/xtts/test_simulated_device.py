@@ -12,7 +12,7 @@ torch = pytest.importorskip(
 )
 
 from shared.engine.cosyvoice_sessions import TEXTS, SessionDriver  # noqa: E402
-from shared.runtimes.simulated_device import DEVICE, DeviceSimulation  # noqa: E402
+from shared.runtimes.simulated_device import DEVICE, FULL_CARD, DeviceSimulation, fill_card  # noqa: E402
 from vivavoce.models.devices.torch_devices import CPU  # noqa: E402
 from vivavoce.models.xtts import networks  # noqa: E402
 from vivavoce.models.xtts.checkpoint.bundle import XttsBundle, open_bundle  # noqa: E402
@@ -74,13 +74,8 @@ def test_a_bundle_renders_on_another_device_and_waits_for_scores_and_samples_onl
 def test_a_card_that_is_full_when_the_weights_are_loaded_is_one_sentence(
     xtts_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*arguments: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
-
     monkeypatch.setattr(backend_module, "find_device", lambda name: torch.device("cuda", 0))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (500_000_000, 150_000_000_000))
     monkeypatch.setattr(networks, "keep_compiled_kernels", lambda folder, device: None)
-    monkeypatch.setattr(torch.Tensor, "to", fail)
-    with pytest.raises(BundleError, match=r"NVIDIA H200\) has too little memory: 0\.5 of 150\.0 GB"):
+    fill_card(monkeypatch)
+    with pytest.raises(BundleError, match=FULL_CARD):
         XttsBackend.load(xtts_folder, BRIEF)
