@@ -13,7 +13,7 @@ from typing import Final
 from ....tts_engine.errors import Overloaded
 from .processor_time import ProcessorQuota, ProcessorUse
 
-MAX_LOAD: Final = 0.95  # of the processor time that other programs leave
+MAX_LOAD: Final = 0.95  # of the processor time that other programs, and other machines of the host, leave
 WINDOW_S: Final = 3.0
 _SAMPLE_INTERVAL_S: Final = 0.25
 _MIN_RENDERED_S: Final = 10.0  # in the window; beside little speech, other work of the server is a large part
@@ -89,7 +89,7 @@ class ProcessorLoad:
         )
 
     def _others(self, first: _Sample, last: _Sample) -> float:
-        """Return the cores that other programs take, as far as they can keep them."""
+        """Return the cores that other programs and the host take, as far as they can keep them."""
         if not self._processor.is_shared:
             return 0.0
         own_s = last.use.own_s - first.use.own_s

@@ -8,9 +8,11 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from ....tts_engine.process_limits import available_cores
+
+_COUNTERS: Final = Path("/proc/stat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +26,10 @@ class MachineTime:
     stolen_s: float
 
     @classmethod
-    def read(cls, cores: Iterable[int] | None = None) -> Self:
+    def read(cls, cores: Iterable[int] | None = None, counters: Path = _COUNTERS) -> Self:
         """Read the counters of some cores, None: of all; zeros without /proc."""
         try:
-            rows = [line.split() for line in Path("/proc/stat").read_text(encoding="ascii").splitlines()]
+            rows = [line.split() for line in counters.read_text(encoding="ascii").splitlines()]
         except OSError:
             return cls(0.0, 0.0)
         names = {"cpu"} if cores is None else {f"cpu{core}" for core in cores}
@@ -49,19 +51,23 @@ def process_s(pid: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorUse:
-    """Processor seconds used so far. own_s: by this server. machine_s: by all programs on its cores."""
+    """Processor seconds used so far.
+
+    own_s: by this server. machine_s: by all programs on its cores, and by the host, which withheld them.
+    """
 
     own_s: float
     machine_s: float
 
     @classmethod
-    def read(cls, pids: Iterable[int] = ()) -> Self:
+    def read(cls, pids: Iterable[int] = (), counters: Path = _COUNTERS) -> Self:
         """Read the counters; pids: processes of this server beside this one.
 
         Without ``/proc``, only the time of this process is known.
         """
         cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-        return cls(time.process_time() + sum(map(process_s, pids)), MachineTime.read(cores).busy_s)
+        machine = MachineTime.read(cores, counters)
+        return cls(time.process_time() + sum(map(process_s, pids)), machine.busy_s + machine.stolen_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,20 @@ def test_the_time_of_this_process_and_of_a_named_one_is_read() -> None:
     assert ProcessorUse.read([worker.pid]).own_s == pytest.approx(ProcessorUse.read().own_s, abs=0.1)
 
 
+def test_time_that_the_host_withholds_is_not_left_for_this_server(tmp_path: Path) -> None:
+    cores, counters = sorted(os.sched_getaffinity(0)), tmp_path / "stat"
+
+    def machine_s(stolen_ticks: int) -> float:
+        counters.write_text(
+            "".join(f"cpu{core} 100 20 30 5000 40 5 6 {stolen_ticks} 0 0\n" for core in cores)
+        )
+        return ProcessorUse.read(counters=counters).machine_s
+
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    assert machine_s(0) == pytest.approx(161 * len(cores) * tick_s)
+    assert machine_s(70) - machine_s(0) == pytest.approx(70 * len(cores) * tick_s)
+
+
 def test_the_cores_are_those_of_the_affinity_and_of_the_control_groups(tmp_path: Path) -> None:
     groups, own = tmp_path / "groups", tmp_path / "cgroup"
     service = groups / "system.slice" / "vivavoce.service"
