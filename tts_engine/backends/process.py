@@ -33,7 +33,7 @@ from ..segmenter import Segmenter
 from ..voices.voices import Voices
 from . import process_child
 from .base import Backend, ProcessPolicy, SlotRequest, SlotTurn, Stage, StepResult
-from .hosted_backend import BackendFrontEnd, BackendParts, HostedBackend, host_backend
+from .hosted_backend import BackendFrontEnd, BackendParts, HostedBackend, StaticFrontEnd, host_backend
 from .process_child import (
     CloseMessage,
     ErrorMessage,
@@ -42,7 +42,6 @@ from .process_child import (
     StepMessage,
     StepReply,
 )
-from .process_front_end import StaticFrontEnd
 
 logger = logging.getLogger(__name__)
 
