@@ -28,7 +28,9 @@ BOUNDARIES = {
     "gateway/calls/kits/leg_call.py",
     "gateway/calls/ways_in/sip/server.py",
     "tts_engine/voice_kit/fault_isolation.py",
-    "tts_engine/engine.py",
+    "tts_engine/threads/reader_thread.py",
+    "tts_engine/threads/step_preparations.py",
+    "tts_engine/threads/workers.py",
     "tts_engine/backends/process_child.py",
 }
 MAX_FUNCTION_LINES = 60

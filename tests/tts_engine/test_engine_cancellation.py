@@ -63,7 +63,7 @@ async def cancel_at_any_moment(
     victim.push_text(TEXT)
     await asyncio.sleep(random.Random(victim._session.slot).random() * 0.06)
     slot = victim._session.slot
-    with engine.lock:
+    with engine._sessions.lock:
         in_step = victim._session.running
         ended_steps, begun = recorder.ended_steps, len(recorder.steps)
         victim.cancel()

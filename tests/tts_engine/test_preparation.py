@@ -3,17 +3,18 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
 
 from shared.engine.engine_streams import TEXT, collect, content, run, speak
 from shared.engine.standin_backend import StandInBackend
-from vivavoce.tts_engine import engine as engine_module
 from vivavoce.tts_engine.backends.base import SlotTurn, Stage, StepResult
 from vivavoce.tts_engine.backends.process import ProcessBackend
 from vivavoce.tts_engine.engine import Engine, EngineConfig
 from vivavoce.tts_engine.scheduler import SchedulerPolicy
+from vivavoce.tts_engine.threads import step_preparations
 
 BOTH = (Stage.DECODE, Stage.RENDER, Stage.RENDER, Stage.DECODE)
 OF_IDLE_WORKER = (Stage.DECODE, Stage.DECODE)  # steps of the stand-in are of the other stage
@@ -65,7 +66,7 @@ class NotPreparing(PreparingStandIn):
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Preparations take no time, as far as the engine knows before the first one."""
-    monkeypatch.setattr(engine_module, "_ASSUMED_PREPARATION_S", 0.01)
+    monkeypatch.setattr(step_preparations, "_ASSUMED_S", 0.01)
 
 
 async def all_prepared(backend: PreparingStandIn) -> None:
@@ -118,7 +119,7 @@ def test_nothing_is_prepared_while_a_stream_waits_for_its_first_sound(soon: None
 def test_nothing_is_prepared_while_a_listener_is_about_to_run_dry_and_it_is_once_it_has_a_lead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engine_module, "_ASSUMED_PREPARATION_S", 5.0)
+    monkeypatch.setattr(step_preparations, "_ASSUMED_S", 5.0)
 
     async def test() -> None:
         backend = PreparingStandIn(OF_IDLE_WORKER)
@@ -133,7 +134,7 @@ def test_nothing_is_prepared_while_a_listener_is_about_to_run_dry_and_it_is_once
                 backend.may_prepare.set()
                 await asyncio.sleep(0.2)
                 assert backend.left == list(OF_IDLE_WORKER[1:])
-                stream.set_deadline(engine_module.time.monotonic() + 60.0)
+                stream.set_deadline(time.monotonic() + 60.0)
                 while backend.left == list(
                     OF_IDLE_WORKER[1:]
                 ):  # although the stream is not rendered to its end

@@ -320,7 +320,7 @@ def test_deadlines_reach_the_scheduler_of_the_replica() -> None:
                     for command in replica.commands
                 )
             )
-            session = next(iter(replica.engine._streams))
+            session = next(iter(replica.engine._sessions.streams))
             assert session.deadline is not None
             stream.cancel()
 

@@ -123,7 +123,7 @@ def test_a_replica_with_another_clock_keeps_the_deadlines(monkeypatch: pytest.Mo
                 stream.push_text("word " * WORD_COUNT)
                 await anext(stream)
                 stream.set_deadline(time.monotonic() + 60.0)
-                (session,) = directory.replicas[0].engine._streams
+                (session,) = directory.replicas[0].engine._sessions.streams
                 await until(lambda: session.deadline is not None)
                 lead_s = session.deadline - other_clock.monotonic()
                 assert 30.0 < lead_s < 70.0

@@ -111,7 +111,7 @@ async def _captured(engine: Engine) -> None:
     """Wait until no step runs without a graph that is to have one."""
     backend = engine._backend
     assert isinstance(backend, PreparingBackend)
-    while backend.next_preparation is not None or engine._is_preparing:
+    while backend.next_preparation is not None or engine._workers.are_preparing:
         await asyncio.sleep(0.05)
 
 

@@ -294,7 +294,7 @@ def test_a_cancelled_session_ends_within_a_step(v2_backend: CosyVoiceBackend) ->
                         stream.push_text(TEXT * 20)
                         for _ in range(chunks):
                             await anext(stream)
-                        with engine.lock:  # no step is begun between the two
+                        with engine._sessions.lock:  # no step is begun between the two
                             before = rendered
                             stream.cancel()
                     while v2_backend.open_slots:

@@ -230,7 +230,7 @@ def _watched(lookup: Callable[[str], object], engine: Engine, locked: list[bool]
     """Record at each lookup whether the engine's lock is held."""
 
     def watched(voice_id: str) -> object:
-        locked.append(engine.lock._is_owned())  # type: ignore[attr-defined]
+        locked.append(engine._sessions.lock._is_owned())  # type: ignore[attr-defined]
         return lookup(voice_id)
 
     return watched

@@ -187,7 +187,7 @@ def test_an_engine_speaks_while_its_workers_capture_and_closes_amid_captures(v2_
     async def test() -> None:
         async with await Engine.open(backend=CosyVoiceBackend.load(v2_folder, ON_TWO_WORKERS)) as engine:
             expected = pcm(await speak(engine, TEXTS[:1], seed=3))  # with some captures or none
-            while engine._backend.next_preparation is not None or engine._is_preparing:  # type: ignore[attr-defined]
+            while engine._backend.next_preparation is not None or engine._workers.are_preparing:  # type: ignore[attr-defined]
                 await asyncio.sleep(0.002)
             assert pcm(await speak(engine, TEXTS[:1], seed=3)) == expected
         backend = CosyVoiceBackend.load(v2_folder, ON_TWO_WORKERS)

@@ -102,7 +102,7 @@ def test_a_new_slot_is_in_the_decode_stage(v3_folder: Path) -> None:
             assert isinstance(backend, ProcessBackend)
             assert backend.max_batch_size(Stage.DECODE) > 1
             async with engine.stream() as stream:
-                (session,) = engine._streams
+                (session,) = engine._sessions.streams
                 assert backend.stage(session.slot) is Stage.DECODE
                 stream.cancel()
 

@@ -1,0 +1,1 @@
+"""The threads of an engine, and the sessions that they and its streams share."""
