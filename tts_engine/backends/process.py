@@ -14,40 +14,25 @@ thread starts another at once; until that has loaded, slots are refused.
 
 import itertools
 import logging
-import multiprocessing
-import os
 import pickle
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import util
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 
 from ..errors import BundleError, Overloaded, SynthesisFailed, VivavoceError
 from ..segmenter import Segmenter
 from ..voices.voices import Voices
-from . import process_child
 from .base import Backend, ProcessPolicy, SlotRequest, SlotTurn, Stage, StepResult
 from .hosted_backend import BackendFrontEnd, BackendParts, HostedBackend, StaticFrontEnd, host_backend
-from .process_child import (
-    CloseMessage,
-    ErrorMessage,
-    PrepareMessage,
-    ReadyMessage,
-    StepMessage,
-    StepReply,
-)
+from .process_child import ErrorMessage, PrepareMessage, StepMessage
+from .process_handle import VoiceProcess, process_died
 
 logger = logging.getLogger(__name__)
 
-_MAX_WORKERS = 8  # reply pipes, created before the child reports how many workers it has
-_EXIT_TIMEOUT_S = 5.0  # then the child is killed; it normally exits when its request pipe closes
-_REAPED_S = 0.001
 _RETRY_AFTER_S = 2.0  # the packaged voice loads in 1 to 2 s
 _RESTART_RETRY_S = 1.0  # after a start that failed
 
@@ -58,7 +43,7 @@ class _SlotState:
 
     prepared_request: object
     stage: Stage
-    child: "_ChildProcess | None" = None
+    child: VoiceProcess | None = None
 
 
 class ProcessBackend:
@@ -174,13 +159,13 @@ class ProcessBackend:
         """Run a step in the child; sessions that were open in a child that died fail."""
         begun_in = [self._slots[turn.slot].child for turn in turns]
         if all(child is not None and child.has_ended() for child in begun_in):
-            return [_process_died()] * len(turns)
+            return [process_died()] * len(turns)
         child = self._wait_for_child()
         here = [turn for turn in turns if self._slots[turn.slot].child in (None, child)]
         results = dict(
             zip((turn.slot for turn in here), self._step_in_child(child, worker, here), strict=True)
         )
-        return [results.get(turn.slot) or _process_died() for turn in turns]
+        return [results.get(turn.slot) or process_died() for turn in turns]
 
     def close(self) -> None:
         """End the child and close every slot."""
@@ -193,7 +178,7 @@ class ProcessBackend:
         self._front_end.close()
 
     def _step_in_child(
-        self, child: "_ChildProcess", worker: int, turns: Sequence[SlotTurn]
+        self, child: VoiceProcess, worker: int, turns: Sequence[SlotTurn]
     ) -> list[StepResult | Exception]:
         if not turns:
             return []
@@ -207,7 +192,7 @@ class ProcessBackend:
             result.to_exception() if isinstance(result, ErrorMessage) else result for result in reply.results
         ]
 
-    def _step_message(self, child: "_ChildProcess", worker: int, turns: Sequence[SlotTurn]) -> StepMessage:
+    def _step_message(self, child: VoiceProcess, worker: int, turns: Sequence[SlotTurn]) -> StepMessage:
         opened = []
         for turn in turns:
             slot_state = self._slots[turn.slot]
@@ -216,7 +201,7 @@ class ProcessBackend:
                 slot_state.child, slot_state.prepared_request = child, None
         return StepMessage(next(self._step_numbers), worker, tuple(turns), tuple(opened))
 
-    def _wait_for_child(self) -> "_ChildProcess":
+    def _wait_for_child(self) -> VoiceProcess:
         """The child, or the one that replaces a dead one soon; a dead one after ``max_restart_wait_s``."""
         if self._child.has_ended():
             with self._restarted:
@@ -237,7 +222,7 @@ class ProcessBackend:
                 self._child = child
                 self._restarted.notify_all()
 
-    def _start_again(self) -> "_ChildProcess | None":
+    def _start_again(self) -> VoiceProcess | None:
         """Start another child as soon as it may be; None if the backend is closed meanwhile."""
         while not self._closed.wait(self._start_wait_s()):
             try:
@@ -247,9 +232,9 @@ class ProcessBackend:
             self._closed.wait(_RESTART_RETRY_S)
         return None
 
-    def _start_child(self) -> "_ChildProcess":
+    def _start_child(self) -> VoiceProcess:
         self._start_times.append(time.monotonic())
-        child = self._starting = _ChildProcess(self._pickled_load, self._policy.niceness)
+        child = self._starting = VoiceProcess(self._pickled_load, self._policy.niceness)
         if self._closed.is_set():
             child.kill()
         child.wait_ready()
@@ -263,185 +248,8 @@ class ProcessBackend:
         return max(0.0, starts[0] + policy.start_window_s - time.monotonic())
 
 
-class _ChildProcess:
-    """One process and its pipes. When it dies, ``wait_for_death`` or the last step of its pipes reaps it.
-
-    Attributes:
-        pid: process id.
-        ready: its report after loading.
-        memory_slots, next_preparation: as it reported last.
-    """
-
-    def __init__(self, load: bytes, niceness: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        child_requests, requests = context.Pipe(duplex=False)
-        pairs = [context.Pipe(duplex=False) for _ in range(_MAX_WORKERS)]
-        replies, child_replies = [own_end for own_end, _ in pairs], [child_end for _, child_end in pairs]
-        process = context.Process(
-            target=process_child.child_main,
-            args=(load, niceness, child_requests, child_replies),
-            name="vivavoce-voice",
-            daemon=True,
-        )
-        self._process, self._requests, self._replies = process, requests, replies
-        self._lock = threading.Lock()
-        self._steps = 0
-        self._has_ended = False
-        self._was_ended = threading.Event()  # by this process
-        try:
-            process.start()
-        finally:
-            for child_end in (child_requests, *child_replies):
-                child_end.close()
-        assert process.pid is not None
-        self.pid = process.pid
-        self._sentinel = os.dup(process.sentinel)  # of its own thread, which outlives the process
-        # Ends the child even if the engine is never closed; multiprocessing's own clean-up would wait for it.
-        self._finalizer = util.Finalize(
-            self, _end_process, args=(process, requests, replies, self._was_ended), exitpriority=1
-        )
-
-    def wait_ready(self) -> None:
-        """Wait until the process has loaded. Raises BundleError if it cannot."""
-        try:
-            self.ready = self._receive_ready()
-        except VivavoceError:
-            os.close(self._sentinel)
-            raise
-        self.memory_slots = self.ready.memory_slots
-        self.next_preparation = self.ready.next_preparation
-
-    def kill(self) -> None:
-        """Kill the process if it runs; what waits for it notices."""
-        with self._lock:
-            if not self._has_ended and self._finalizer.still_active():
-                self._process.kill()
-
-    def wait_for_death(self) -> bool:
-        """Wait until the process has ended; whether it died by itself. Called once, by one thread."""
-        wait([self._sentinel])
-        os.close(self._sentinel)
-        self.has_ended()
-        return not self._was_ended.is_set()
-
-    def has_ended(self) -> bool:
-        """Whether the process is dead and reaped, or was ended."""
-        with self._lock:
-            if not self._has_ended and not self._steps and not self._process.is_alive():
-                self._record_death()
-            return self._has_ended
-
-    def step(
-        self,
-        worker: int,
-        make_message: Callable[[], StepMessage | PrepareMessage],
-        send_lock: threading.Lock,
-    ) -> StepReply:
-        """Send a step or a preparation and wait for its reply. Raises SynthesisFailed if the process died.
-
-        send_lock: held while the message is made and sent, so that messages arrive in the order they are
-        made.
-        """
-        with self._using_pipes():
-            with send_lock:
-                message = make_message()
-                self._requests.send(message)
-            reply: StepReply = self._replies[worker].recv()
-            if reply.number != message.number:
-                raise OSError(f"step {message.number} was answered with step {reply.number}")
-            self.memory_slots, self.next_preparation = reply.memory_slots, reply.next_preparation
-            return reply
-
-    def close_slot(self, slot: int, send_lock: threading.Lock) -> None:
-        """Tell the process that a slot is closed; does nothing if it has died."""
-        with suppress(SynthesisFailed), self._using_pipes(), send_lock:
-            self._requests.send(CloseMessage(slot))
-
-    def end(self) -> None:
-        """End the process. Called once no step is running."""
-        with self._lock:
-            self._has_ended = True
-            self._finalizer()
-
-    @contextmanager
-    def _using_pipes(self) -> Iterator[None]:
-        """Keep the pipes open inside the block. Raises SynthesisFailed if the process has died."""
-        with self._lock:
-            if self._has_ended:
-                raise _process_died()
-            self._steps += 1
-        died = False
-        try:
-            yield
-        except (EOFError, OSError) as error:
-            died = True
-            logger.debug("the voice's process is ended: %s", error)
-            raise _process_died() from None
-        finally:
-            self._end_use(died)
-
-    def _end_use(self, died: bool) -> None:
-        with self._lock:
-            self._steps -= 1
-            self._has_ended = self._has_ended or died
-            if self._has_ended and not self._steps:
-                self._record_death()
-
-    def _record_death(self) -> None:
-        self._has_ended = True
-        logger.error("the voice's process %d died: %s", self.pid, self._finalizer())
-        self._was_ended.clear()  # set for a process that answered wrongly, which is to be replaced too
-
-    def _receive_ready(self) -> ReadyMessage:
-        try:
-            message: ReadyMessage | ErrorMessage = self._replies[0].recv()
-        except (EOFError, OSError):
-            raise BundleError(f"the voice's process died as it started: {self._finalizer()}") from None
-        if isinstance(message, ErrorMessage):
-            self.end()
-            raise message.to_exception()
-        for unused in self._replies[len(message.workers) :]:
-            unused.close()
-        return message
-
-
-def _end_process(
-    process: SpawnProcess, requests: Connection, replies: Sequence[Connection], was_ended: threading.Event
-) -> str:
-    """End a process, dead or alive, and close its pipes; how it ended, for the log."""
-    if process.is_alive():
-        was_ended.set()
-    requests.close()
-    process.join(_EXIT_TIMEOUT_S)
-    if process.is_alive():
-        process.kill()
-        process.join()
-    for connection in replies:
-        connection.close()
-    code = _exit_code(process)
-    if code is None:
-        return "an unknown exit status"
-    process.close()
-    return f"signal {-code}" if code < 0 else f"exit status {code}"
-
-
-def _exit_code(process: SpawnProcess) -> int | None:
-    """Return the exit code of a process that has ended; None if it does not become known.
-
-    Another thread that starts a process may be reaping this one: its code comes within microseconds.
-    """
-    give_up_at = time.monotonic() + _EXIT_TIMEOUT_S
-    while (code := process.exitcode) is None and time.monotonic() < give_up_at:
-        time.sleep(_REAPED_S)
-    return code
-
-
 def _pickled(load: Callable[[], HostedBackend]) -> bytes:
     try:
         return pickle.dumps(load)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise BundleError(f"the voice cannot be loaded in a process of its own: {error}") from None
-
-
-def _process_died() -> SynthesisFailed:
-    return SynthesisFailed("the voice's process died")
