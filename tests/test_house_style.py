@@ -22,6 +22,7 @@ BOUNDARIES = {
     "gateway/apis/dialects/cosyvoice_server/grpc_server.py",
     "gateway/apis/dialects/wyoming/dialect.py",
     "gateway/apis/kits/speech_response.py",
+    "gateway/cluster/replicas/gateway_link.py",
     "gateway/cluster/replicas/replica_host.py",
     "gateway/apis/kits/websocket_connection.py",
     "gateway/cli/commands/serve/served_bundles.py",

@@ -114,6 +114,6 @@ def test_the_trace_of_a_request_is_in_the_log_of_the_gateway_and_of_each_replica
     placed = [text.split()[-1] for name, text in steps if name == "cluster_engine" and "placed" in text]
     assert sorted(placed) == ["replica-1", "replica-2"]
     assert any("moves from" in text for name, text in steps if name == "cluster_engine")
-    ended = [text for name, text in steps if name == "replica_host" and " is " in text]
+    ended = [text for name, text in steps if name == "gateway_link" and " is " in text]
     assert len(ended) == 2 and any(f"trace {TRACE_ID}: stream 1 is spoken" in text for text in ended)
     assert any("came after" in text for name, text in steps if name == "cluster_stream")

@@ -10,7 +10,7 @@ import pytest
 from shared.cluster.local_replicas import LocalReplica, open_cluster
 from shared.engine.standin_backend import WORD_S, StandInBackend
 from shared.event_loop import until
-from vivavoce.gateway.cluster.replicas import replica_host, replica_link
+from vivavoce.gateway.cluster.replicas import gateway_link, replica_link
 from vivavoce.gateway.cluster.replicas.messages import (
     EndInput,
     OpenStream,
@@ -109,7 +109,7 @@ def chunks_of(events: tuple[ReplicaEvent, ...]) -> list[StreamChunk]:
 
 def test_a_replica_with_another_clock_keeps_the_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     other_clock = SimpleNamespace(monotonic=lambda: time.monotonic() + OTHER_CLOCK_S)
-    monkeypatch.setattr(replica_host, "time", other_clock)
+    monkeypatch.setattr(gateway_link, "time", other_clock)
     through_pickle = LocalReplica.send
 
     async def send(replica: LocalReplica, commands: tuple[StreamCommand, ...]) -> None:

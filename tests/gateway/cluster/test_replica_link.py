@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shared.virtual_time import VirtualTimeLoop
+from vivavoce.gateway.cluster.replicas.gateway_link import MAX_SILENCE_S
 from vivavoce.gateway.cluster.replicas.messages import (
     Flush,
     PushText,
@@ -20,7 +21,7 @@ from vivavoce.gateway.cluster.replicas.messages import (
     ReportPlayout,
     StreamCommand,
 )
-from vivavoce.gateway.cluster.replicas.replica_host import MAX_SILENCE_S, ReplicaHost
+from vivavoce.gateway.cluster.replicas.replica_host import ReplicaHost
 from vivavoce.gateway.cluster.replicas.replica_link import MAX_SILENCE_S as MAX_REPLICA_SILENCE_S
 from vivavoce.gateway.cluster.replicas.replica_link import ReplicaLink
 from vivavoce.tts_engine.metrics import Metrics
