@@ -290,7 +290,6 @@ def _read_joined_words(scan: ScanState, match: re.Match[str]) -> int:
 
 ADDRESS_RULES = compile_rules(
     *ENGLISH_SPELLER.address_rows(_ADDRESS_PATTERNS),
-    (rf"[\w-]{{1,60}}\.(?:{any_of(vocabulary.FILE_TYPES)})(?![\w-]|\.\w)", ENGLISH_SPELLER.read_address),
     (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", _read_name_with_underscores),
 )
 # "pH", "NaCl"
