@@ -111,7 +111,8 @@ class TableDates:
             (rf"(?P<day>\d{{1,2}})([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
         ]
         if table.day_first:
-            rows.append((r"(?P<month>0[1-9]|1[0-2])/(?P<year>20\d\d)(?![\w/-])", self._read_month_number))
+            month_of_year = r"(?P<month>0[1-9]|1[0-2])[/.-](?P<year>20\d\d)(?![\w/-]|[.,]\d)"
+            rows.append((month_of_year, self._read_month_number))
             short = r"(?P<month>0[1-9]|1[0-2])/(?P<year>2\d|3[0-5])(?![\w/-])"
             rows.append((short if table.day_months else "(?!)", self._read_expiry))
             first = rf"(?P<day>1)(?:\.?º|°|er)/(?P<month>0?[1-9]|1[0-2])(?:/(?P<year>\d{{4}}|\d\d))?{end}"
@@ -199,8 +200,10 @@ class TableDates:
         return self._speller.emit_number(scan, self._numbers.year(int(match["year"])), *match.span("year"))
 
     def _read_month_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "08/2027"; after a word that announces a code it is none."""
-        if scan.context.code_words_left:
+        """Read "08/2027", "08.2027" and "bis 08-2027"; after a word that announces a code it is none."""
+        announced = "-" not in match.group() or "-" in self.day_month_mark
+        announced = announced or scan.context.previous_word in self._table.date_cues
+        if scan.context.code_words_left or not announced:
             return None
         template = self._table.date_template.removeprefix("{day}").removeprefix(" de")
         month, year = self._table.months[int(match["month"]) - 1], self._numbers.year(int(match["year"]))

@@ -28,6 +28,7 @@ _RULES_OF_COURT = {
 # "347 U.S. 483", "550 F.3d 1023": the reporters that are no initials
 _SERIES = {"2d": "second", "3d": "third", "4th": "fourth"}
 _REPORTERS = {"F.": "F", "F. Supp.": "F Supp", "S. Ct.": "Supreme Court", "L. Ed.": "L E D"}
+_WORDS_BEFORE_SECTIONS = frozenset(("under", "by", "in", "see", "and", "per", "breach"))
 _FOLLOWING = {"f": "and the next one", "ff": "and following"}
 
 
@@ -62,6 +63,16 @@ def _read_rule_of_court(scan: ScanState, match: re.Match[str]) -> int:
     court = "federal " if match.group(1) else ""
     scan.emit(f"{court}rule of {_RULES_OF_COURT[match.group(2)]}", *match.span())
     note_english_word(scan.context, "rule")
+    return match.end()
+
+
+def _read_section_of_act(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "s. 21" of an Act, and without a stop the "s 21A" of "under s 21A"."""
+    is_announced = "." in match.group() or scan.context.previous_word in _WORDS_BEFORE_SECTIONS
+    if scan.context.after_number or not is_announced:
+        return None
+    scan.emit("section", *match.span())
+    note_english_word(scan.context, "section")
     return match.end()
 
 
@@ -101,7 +112,10 @@ LETTER_RULES = (
         (r"(?<=D\.C\. )Cir\.", read_as("circuit")),
         (rf"({any_of(_REPORTERS)}) ?({any_of(_SERIES)})?(?= \d)", _read_reporter),
     ),
-    *compile_rules((r"nn?\. ?(?=\d)", read_as("note"))),
+    *compile_rules(
+        (r"nn?\. ?(?=\d)", read_as("note")),
+        (r"s(?:\. ?| )(?=\d{1,4}[A-Z]{0,2}(?![\w/]|:\d))", _read_section_of_act),
+    ),
     *compile_rules((r"(ff?)(?:\.(?! [A-Z])|(?![\w.'-]))", _read_following_pages)),
 )
 DIGIT_RULES = compile_rules(

@@ -17,6 +17,7 @@ from . import (
     codes,
     courses,
     dates,
+    programs,
     slashed_words,
     vocabulary,
     weekdays,
@@ -29,6 +30,7 @@ from .quantities import (
     money,
     number_pairs,
     plural_numbers,
+    scores,
     sizes,
     slashes,
     units,
@@ -342,6 +344,7 @@ _MARK_RULES = compile_rules(
 )
 _SYMBOL_RULES = (
     *masked_numbers.SYMBOL_RULES,
+    *programs.SYMBOL_RULES,
     *_MARKUP_RULES,
     *compile_rules(
         (r":(?=[A-Z]{1,2}\d{1,5}(?!\w))", _read_range_of_cells),
@@ -362,6 +365,7 @@ _SYMBOL_RULES = (
 )
 _LETTER_RULES = (
     *words.ADDRESS_RULES,
+    *programs.LETTER_RULES,
     *slashed_words.LETTER_RULES,
     *money.LETTER_RULES,
     *units.LETTER_RULES,
@@ -389,6 +393,7 @@ _DIGIT_RULES = (
     *carrier_codes.DIGIT_RULES,
     *durations.CLOCK_RULES,
     *slashes.SCORE_LINE_RULES,
+    *scores.DIGIT_RULES,
     *dates.DIGIT_RULES,
     *money.DIGIT_RULES,
     *sizes.DIGIT_RULES,
