@@ -28,6 +28,7 @@ _RULES_OF_COURT = {
 # "347 U.S. 483", "550 F.3d 1023": the reporters that are no initials
 _SERIES = {"2d": "second", "3d": "third", "4th": "fourth"}
 _REPORTERS = {"F.": "F", "F. Supp.": "F Supp", "S. Ct.": "Supreme Court", "L. Ed.": "L E D"}
+_SECTION_BEHIND = PatternBehind(r"§§? ?(?:\d{1,5}[a-z]?[-–])?\Z")
 _WORDS_BEFORE_SECTIONS = frozenset(("under", "by", "in", "see", "and", "per", "breach"))
 _FOLLOWING = {"f": "and the next one", "ff": "and following"}
 
@@ -76,6 +77,16 @@ def _read_section_of_act(scan: ScanState, match: re.Match[str]) -> int | None:
     return match.end()
 
 
+def _read_lettered_section(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "§ 1681x" and the end of "§§ 1681-1681x", in which "x" and "g" are no units."""
+    if not _SECTION_BEHIND.search(scan.view, match.start()):
+        return None
+    scan.emit(numbers.house_number(int(match.group(1))), *match.span(1))
+    ENGLISH_SPELLER.spell(scan, *match.span(2))
+    scan.context.note_number()
+    return match.end()
+
+
 def _read_circuit(scan: ScanState, match: re.Match[str]) -> int:
     """Read the "9th Cir." of a court, and the "2d Cir."."""
     scan.emit(numbers.ordinal(int(match.group(1))), *match.span(1))
@@ -119,6 +130,7 @@ LETTER_RULES = (
     *compile_rules((r"(ff?)(?:\.(?! [A-Z])|(?![\w.'-]))", _read_following_pages)),
 )
 DIGIT_RULES = compile_rules(
+    (r"(\d{1,5})([a-z])(?![\w'])", _read_lettered_section),
     (r"((?:19|20)\d\d)-([A-Z][a-z]{3,9})-(\d{1,5})(?![\w-])", _read_case_of_state),
     (rf"([123]) ({_BOOK})\.? {_VERSES}", _read_verses),
     (r"(\d{1,2})(?:st|nd|rd|th|d) (Cir\.)", _read_circuit),

@@ -324,6 +324,7 @@ _MARK_RULES = compile_rules(
     (r"#(\w[\w-]{0,39})", _read_hash),
     (r"[#*](?![\w#*])", _read_telephone_key),
     (r"\${2,3}(?![\w$])", read_as("money")),
+    (r"\$(?=[A-Z_]{2,30}(?![a-z\d$]))", read_as("dollar")),  # "$PATH", "$AAPL"
     (r"\+\+", _read_plus_plus),
     (r"(?<=[a-z] )>(?= [A-Za-z]{2})", _read_menu),
     (r"--(?=[a-z]{2})|-(?=[a-zA-Z](?![\w-]))", _read_option),
