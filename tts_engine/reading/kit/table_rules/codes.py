@@ -80,6 +80,7 @@ class TableCodes:
             compass = f"(?=[A-Z]){compass}"
         return (
             (rf"{compass}(?![\w-])", self._read_compass),
+            (r"(?:UTC|GMT)[-–](?=\d{1,2}(?:\D|\Z))", self._read_offset_of_zone),
             (rf"(?i:{phrases})(?= (?:[*.x]{{1,4}} ?)?\d{{3,6}}(?![.,]?\d))", self._read_code_phrase),
             (slashed if self._table.reference_slashes else "(?!)", self._read_slashed),
             (rf"(?=[A-Z])(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
@@ -300,6 +301,13 @@ class TableCodes:
             else:
                 self._speller.spell(scan, start, stop)
         return self._speller.finish_number(scan, match.end())
+
+    def _read_offset_of_zone(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "UTC-" of "UTC-5"."""
+        self._speller.spell(scan, match.start(), match.end() - 1)
+        scan.emit(self._table.minus_word, match.end() - 1, match.end())
+        self.note_word(scan, "-")
+        return match.end()
 
     def _read_compass(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "NO" of "vent de NO" and of "15 km NO von Wien"."""

@@ -110,6 +110,9 @@ class TableDates:
             ),
             (rf"(?P<day>\d{{1,2}})([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
         ]
+        rows.append(
+            (rf"(?P<year>(?:19|20)\d\d)-(?P<month>0[1-9]|1[0-2]){end}(?![/-]|[.,:]\d)", self._read_year_first)
+        )
         if table.day_first:
             month_of_year = r"(?P<month>0[1-9]|1[0-2])[/.-](?P<year>20\d\d)(?![\w/-]|[.,]\d)"
             rows.append((month_of_year, self._read_month_number))
@@ -205,7 +208,17 @@ class TableDates:
         announced = announced or scan.context.previous_word in self._table.date_cues
         if scan.context.code_words_left or not announced:
             return None
-        template = self._table.date_template.removeprefix("{day}").removeprefix(" de")
+        return self._emit_month_of_year(scan, match)
+
+    def _read_year_first(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "2026-03"; "2003-04" is a season."""
+        if scan.context.code_words_left or int(match["month"]) >= int(match["year"]) % 100:
+            return None
+        return self._emit_month_of_year(scan, match)
+
+    def _emit_month_of_year(self, scan: ScanState, match: re.Match[str]) -> int:
+        template = self._table.date_template.partition(" {day}")[0]
+        template = template.removeprefix("{day}").removeprefix(" de")
         month, year = self._table.months[int(match["month"]) - 1], self._numbers.year(int(match["year"]))
         return self._speller.emit_number(scan, template.format(month=month, year=year), *match.span())
 

@@ -278,7 +278,8 @@ def _read_rate(scan: ScanState, match: re.Match[str]) -> int | None:
     if not scan.context.after_number and _PATH_AHEAD.match(scan.view, match.end()):
         return None
     unit = vocabulary.RATE_UNITS[match.group(1)]
-    scan.emit("per", match.start(), match.start() + 1)
+    if unit != "each":  # "$3/ea"
+        scan.emit("per", match.start(), match.start() + 1)
     scan.emit(unit, match.start(1), match.end(1))
     note_english_word(scan.context, unit)
     return end_of_unit(scan, match.end())
