@@ -15,7 +15,6 @@ from . import (
     carrier_codes,
     citations,
     codes,
-    courses,
     dates,
     programs,
     slashed_words,
@@ -25,6 +24,7 @@ from . import (
 )
 from .quantities import (
     amounts,
+    courses,
     durations,
     masked_numbers,
     money,
