@@ -1,9 +1,9 @@
 """Share of lines that were written before anybody had read them, and that are read right.
 
 A list has 85 to 460 lines, "language: written => reading", in the form of ``readings.py`` and, for English,
-of ``english_readings.py``. The kinds of faults of the lists were mended after they had been read; list 10 is
-never used for that. Lists 1 to 9 have two or three things to read in a line, lists 10 and 11 as many as a
-text usually has. The voice's names of letters are compared as letters.
+of ``english_readings.py``. The kinds of faults of the lists were mended after they had been read; lists 10
+and 13 are never used for that. Lists 10 and 11 have as many things to read in a line as a text usually has,
+the others two or three. The voice's names of letters are compared as letters.
 """
 
 from collections.abc import Callable

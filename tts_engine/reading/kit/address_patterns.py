@@ -1,4 +1,4 @@
-"""Patterns of URLs, e-mail addresses and domain names in folded text.
+"""Patterns of URLs, e-mail addresses, domain names and paths of files in folded text.
 
 Source: RFC 1035 and RFC 5321 for the lengths of labels and local parts.
 """
@@ -11,6 +11,11 @@ TOP_LEVEL_DOMAINS = (
     "xyz|page|link|pro|io|ai|ly|gg|fm|co|me|tv|us|uk|ca|au|de|fr|es|it|nl|eu|jp|cn|kr|ru|ch|at|be|se|no|dk|ie|nz|br|pt|mx|example|test|local"
 )
 
+FILE_TYPES = (
+    "pdf|docx?|xlsx?|pptx?|csv|txt|zip|jpe?g|png|gif|mp3|mp4|wav|mov|html?|xml|json|ya?ml|toml|md|py|jsx?|tsx?|css|sh"
+    "|log|conf|cfg|ini|exe|apk|dmg"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class AddressPatterns:
@@ -19,6 +24,8 @@ class AddressPatterns:
     url: str  # with a scheme
     email: str
     website: str  # "www." or a known top-level domain, with or without a path
+    file: str  # "main.py", "src/main.py"
+    path: str  # that begins with a sign: "/etc/hosts", "~/docs"
 
 
 def address_patterns(
@@ -36,11 +43,14 @@ def address_patterns(
     """
     letter = "[A-Za-z0-9]" if word_character != r"\w" else r"[^\W_]"  # "müller-söhne.de"
     label = rf"{letter}(?:(?:{letter}|-){{0,62}}{letter})?"
+    name, folder = rf"[{word_character}-]", rf"[{word_character}.-]{{1,40}}+"
     domain = rf"(?:{label}\.){{1,8}}(?:{top_level_domains})(?![{word_character}-]|\.[{word_character}])"
     return AddressPatterns(
         url=rf"(?:https?|ftp)://{url_character}{{1,300}}",
         email=rf"(?:mailto:)?{letter}[{word_character}.+'-]{{0,63}}"
         rf"@(?:(?:{letter}|-){{1,63}}\.){{1,8}}[A-Za-z]{{2,24}}{email_end}",
+        file=rf"(?:{folder}/){{0,8}}+{name}{{1,60}}+(?:\.{name}{{1,20}}+){{0,2}}?\.(?:{FILE_TYPES})(?!{name}|\.{name})",
+        path=rf"(?<![{word_character}/<.)\]])(?:~|\.{{1,2}})?/(?=[a-z._]){folder}(?:/{folder}){{0,12}}+/?(?!{name}|/)",
         website=rf"(?:www\.{url_character}{{1,200}}|{domain}(?:[:/?#]{url_character}{{0,200}})?)",
     )
 

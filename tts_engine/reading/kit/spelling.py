@@ -134,9 +134,9 @@ class Speller:
 
     def address_rows(self, patterns: AddressPatterns) -> tuple[RuleRow, ...]:
         """Return the rules of addresses."""
-        return tuple(
-            (pattern, self.read_address) for pattern in (patterns.url, patterns.email, patterns.website)
-        )
+        # One rule for both: each is tried at every word.
+        named = f"(?:{patterns.website}|{patterns.file})"
+        return tuple((pattern, self.read_address) for pattern in (patterns.url, patterns.email, named))
 
     def read_address(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read an e-mail address or a URL mark by mark, without its scheme."""

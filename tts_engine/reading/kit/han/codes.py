@@ -40,6 +40,7 @@ class HanCodes:
                 rf"|(?:{any_of(self._table.phone_words)}){end}|[打拨警救](?=\d{{3,12}}(?!\d)))",
                 self._read_announcement,
             ),
+            (r"(?:UTC|GMT)[-–](?=\d{1,2}(?!\d))", self._read_offset_of_zone),
             (
                 r"[A-Za-z]{1,20}(?:-?\d{1,20}(?:\.\d{1,9}){0,4}[A-Za-z]{0,20}){1,4}(?![A-Za-z0-9])",
                 self.read_mixed,
@@ -92,6 +93,12 @@ class HanCodes:
             scan.emit(scan.view[at], at, at + 1)
         scan.context.note_word()
         scan.context.code_words_left = window
+        return match.end()
+
+    def _read_offset_of_zone(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "UTC-" of "UTC-5"."""
+        scan.emit(scan.view[match.start() : match.end() - 1], match.start(), match.end() - 1)
+        scan.emit(self._table.minus, match.end() - 1, match.end())
         return match.end()
 
     def _read_mobile_number(self, scan: ScanState, match: re.Match[str]) -> int:

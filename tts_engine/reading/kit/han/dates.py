@@ -20,6 +20,8 @@ _ENDS_OF_WEEKDAYS = tuple("一二三四五六日天曜")
 _HALF_TIME_AHEAD = re.compile(r"[(（]\d{1,2}[:-]\d{1,2}[)）]")
 _HALF_TIME_BEHIND = re.compile(r"\d[:-]\d{1,2}[(（]\Z")
 _SET = re.compile("6-[0-4]|7-[56]")  # of tennis
+_LOST_SET = re.compile("[0-4]-6|[56]-7")
+_SET_WORD = "6-4"  # noted as the word before a set
 _TIE_BREAK = re.compile(r"[67]-[67][(（]\d{1,2}[)）]")
 _MONTH_AND_DAY = r"(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])"
 _PADDED_MONTH_AND_DAY = r"(?:0[1-9]-(?:0[1-9]|[12]\d|3[01])|1[0-2]-0[1-9])"
@@ -155,8 +157,11 @@ class HanDates(ABC):
         half_time = _HALF_TIME_AHEAD.match(scan.view, match.end())
         end = half_time.end() if half_time else match.end()
         is_half_time = _HALF_TIME_BEHIND.search(before) is not None
+        is_set = _SET.fullmatch(match.group()) or (
+            scan.context.word_before_number == _SET_WORD and _LOST_SET.fullmatch(match.group())
+        )
         if not (
-            _SET.fullmatch(match.group())
+            is_set
             or _TIE_BREAK.match(scan.view, match.start())
             or before.endswith(self.table.score_words_before)
             or self._score_follows.match(scan.view, end + is_half_time)
@@ -164,6 +169,8 @@ class HanDates(ABC):
             return None
         words = map(self.numbers.words, match.groups())
         scan.emit(self.table.versus.join(words), *match.span())
+        if is_set:
+            scan.context.previous_word = _SET_WORD
         return self.speller.finish_number(scan, match.end())
 
     def _emit_date(

@@ -111,6 +111,7 @@ class HanNormalizer:
             *self._dates.sign_rows(),
             *self._codes.sign_rows(),
             *self._amounts.sign_rows(),
+            (UNSPACED_ADDRESSES.path, self._speller.read_address),
             (r"~(?=[$¥€£]?\d)", self._read_about),
             (r"[，、；：。！？]", self._read_wide_mark),
             *((pattern, self._with_wide_punctuation(read)) for pattern, read in PUNCTUATION_ROWS),

@@ -19,6 +19,8 @@ _MIN_INITIALISM = 2
 _ROUND_DIGITS = 3
 _MAX_CODE_DIGITS = 2  # of a number in a code that was announced, which is read as a number
 _MIN_SPELLED_RUNS = 5  # in "RSSMRA80A01H501U", whose letters are read one by one too
+_MAX_LETTERED_DIGITS = 3
+_NUMBER_AND_LETTER = re.compile(r"\d+[^\W\d_A-Z]")
 _MIN_CODE_RUNS = 3  # of letters or digits in "AB-4711-X", whose digits are read one by one
 _LETTERS_THAT_ARE_WORDS = "AEIOUY"
 # Country, check digits, groups of four letters and digits. Source: ISO 13616.
@@ -78,6 +80,7 @@ class TableCodes:
             compass = f"(?=[A-Z]){compass}"
         return (
             (rf"{compass}(?![\w-])", self._read_compass),
+            (r"(?:UTC|GMT)[-–](?=\d{1,2}(?:\D|\Z))", self._read_offset_of_zone),
             (rf"(?i:{phrases})(?= (?:[*.x]{{1,4}} ?)?\d{{3,6}}(?![.,]?\d))", self._read_code_phrase),
             (slashed if self._table.reference_slashes else "(?!)", self._read_slashed),
             (rf"(?=[A-Z])(?:{_BANK_ACCOUNT})(?![A-Za-z0-9])", self._read_bank_account),
@@ -124,9 +127,10 @@ class TableCodes:
 
     def section_rows(self) -> tuple[RuleRow, ...]:
         """Return the rule of the numbers of rooms and sections, such as "2.04"."""
+        lettered = (rf"(?:(?<=§)|(?<=§ ))\d{{1,4}}[a-z]{self._end}", self._read_mixed)  # "§ 312g" is no gram
         if not self._table.section_words:
-            return ()
-        return ((r"\d{1,3}(?:\.\d{1,3}){1,3}(?!\w)", self._read_section),)
+            return (lettered,)
+        return (lettered, (r"\d{1,3}(?:\.\d{1,3}){1,3}(?!\w)", self._read_section))
 
     def sign_rows(self) -> tuple[RuleRow, ...]:
         """Return the rules of phone numbers that begin with a sign."""
@@ -251,6 +255,8 @@ class TableCodes:
         spells_digits = len(runs) >= _MIN_CODE_RUNS
         is_announced = scan.context.code_words_left > 0 and not self._is_numbered(scan)
         max_digits = _MAX_CODE_DIGITS if is_announced else self._table.max_mixed_digits
+        if not is_announced and _NUMBER_AND_LETTER.fullmatch(match.group()):  # "§ 573c"
+            max_digits = _MAX_LETTERED_DIGITS
         for run in runs:
             text = run.group()
             is_round = len(text) == _ROUND_DIGITS and text[-1] == "0" and len(runs[0].group()) == 1  # "A380"
@@ -296,6 +302,13 @@ class TableCodes:
                 self._speller.spell(scan, start, stop)
         return self._speller.finish_number(scan, match.end())
 
+    def _read_offset_of_zone(self, scan: ScanState, match: re.Match[str]) -> int:
+        """Read the "UTC-" of "UTC-5"."""
+        self._speller.spell(scan, match.start(), match.end() - 1)
+        scan.emit(self._table.minus_word, match.end() - 1, match.end())
+        self.note_word(scan, "-")
+        return match.end()
+
     def _read_compass(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "NO" of "vent de NO" and of "15 km NO von Wien"."""
         if not self._compass_behind.search(scan.view, max(0, match.start() - 30), match.start()):
@@ -320,8 +333,20 @@ class TableCodes:
         return not beside and not (len(following) > _MIN_INITIALISM and following.isupper())
 
     def _read_capital_groups(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "USB-C" letter by letter."""
-        return self._read_mixed(scan, match) if match.group().isupper() else None
+        """Read "USB-C" letter by letter, and "A-F" as a range."""
+        if not match.group().isupper():
+            return None
+        low, _, high = match.group().partition("-")
+        if len(low) > 1 or len(high) > 1 or scan.context.code_words_left:
+            return self._read_mixed(scan, match)
+        steps = ord(high) - ord(low)
+        if steps < 1 or (steps == 1 and not scan.context.after_number):
+            return self._read_mixed(scan, match)
+        self._speller.spell(scan, match.start(), match.start() + 1)
+        scan.emit(self._table.range_word, match.start() + 1, match.end() - 1)
+        self._speller.spell(scan, match.end() - 1, match.end())
+        scan.context.after_number = scan.context.line_start = False
+        return match.end()
 
     def _read_capitals(self, scan: ScanState, match: re.Match[str]) -> int | None:
         word = match.group()

@@ -110,8 +110,12 @@ class TableDates:
             ),
             (rf"(?P<day>\d{{1,2}})([-./])(?P<month>\d{{1,2}})\2(?P<year>\d{{4}}){end}", self._read_date),
         ]
+        rows.append(
+            (rf"(?P<year>(?:19|20)\d\d)-(?P<month>0[1-9]|1[0-2]){end}(?![/-]|[.,:]\d)", self._read_year_first)
+        )
         if table.day_first:
-            rows.append((r"(?P<month>0[1-9]|1[0-2])/(?P<year>20\d\d)(?![\w/-])", self._read_month_number))
+            month_of_year = r"(?P<month>0[1-9]|1[0-2])[/.-](?P<year>20\d\d)(?![\w/-]|[.,]\d)"
+            rows.append((month_of_year, self._read_month_number))
             short = r"(?P<month>0[1-9]|1[0-2])/(?P<year>2\d|3[0-5])(?![\w/-])"
             rows.append((short if table.day_months else "(?!)", self._read_expiry))
             first = rf"(?P<day>1)(?:\.?º|°|er)/(?P<month>0?[1-9]|1[0-2])(?:/(?P<year>\d{{4}}|\d\d))?{end}"
@@ -199,10 +203,22 @@ class TableDates:
         return self._speller.emit_number(scan, self._numbers.year(int(match["year"])), *match.span("year"))
 
     def _read_month_number(self, scan: ScanState, match: re.Match[str]) -> int | None:
-        """Read "08/2027"; after a word that announces a code it is none."""
-        if scan.context.code_words_left:
+        """Read "08/2027", "08.2027" and "bis 08-2027"; after a word that announces a code it is none."""
+        announced = "-" not in match.group() or "-" in self.day_month_mark
+        announced = announced or scan.context.previous_word in self._table.date_cues
+        if scan.context.code_words_left or not announced:
             return None
-        template = self._table.date_template.removeprefix("{day}").removeprefix(" de")
+        return self._emit_month_of_year(scan, match)
+
+    def _read_year_first(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read "2026-03"; "2003-04" is a season."""
+        if scan.context.code_words_left or int(match["month"]) >= int(match["year"]) % 100:
+            return None
+        return self._emit_month_of_year(scan, match)
+
+    def _emit_month_of_year(self, scan: ScanState, match: re.Match[str]) -> int:
+        template = self._table.date_template.partition(" {day}")[0]
+        template = template.removeprefix("{day}").removeprefix(" de")
         month, year = self._table.months[int(match["month"]) - 1], self._numbers.year(int(match["year"]))
         return self._speller.emit_number(scan, template.format(month=month, year=year), *match.span())
 

@@ -74,9 +74,8 @@ class TableNormalizer:
 
     def grammar(self) -> Grammar:
         """Return the grammar of the language."""
-        addresses = self._speller.address_rows(
-            UNSPACED_ADDRESSES if self._table.particles else SPACED_ADDRESSES
-        )
+        patterns = UNSPACED_ADDRESSES if self._table.particles else SPACED_ADDRESSES
+        addresses = self._speller.address_rows(patterns)
         return Grammar(
             lines=compile_rules(*LINE_START_ROWS, (self._list_number, self._speller.read_list_number)),
             letters=compile_rules(
@@ -111,6 +110,7 @@ class TableNormalizer:
                 (r"(?<![^\s(])[~≈] ?(?=[$€£%-]?\d)", self._read_about),
                 *self._codes.sign_rows(),
                 *self._amounts.sign_rows(),
+                (patterns.path, self._speller.read_address),
                 (rf"[{_INVERTED_MARKS}](?=[^\W\d_])", self._read_inverted_mark),
                 *PUNCTUATION_ROWS,
                 *([(r"# ?(?=\d)", self._read_number_sign)] if self._table.number_sign else []),

@@ -22,7 +22,7 @@ from .words import AMOUNT_AHEAD
 _PATH_BEHIND = re.compile(r"\\\Z|(?<![\w.)])/\Z")
 _ORDINAL_BEHIND = re.compile(r"\d(?:st|nd|rd|th)[ -]\Z")
 _NUMBER_AHEAD = re.compile(
-    r" #(?!\w)| ?#? ?(?:\d|[A-Z](?!\w)|[IVXLC]{2,6}(?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)"
+    r" #(?!\w)| ?#? ?(?:\d|[*•]{2,12}\d|[A-Z](?!\w)|[IVXLC]{2,6}(?!\w)|[A-Z]{1,4}(?:-[A-Z]{1,3})?[-/]?\d)"
 )
 _CAPITALS_OR_VERB_AHEAD = re.compile(r" (?:[A-Z]{2,6}(?!\w)|[a-z])")  # "part no. WRX", "serial no. reads"
 _PRICE_BEHIND = PatternBehind(r"[$£€][\d,.]{1,20}[kK]? ?\Z")

@@ -28,6 +28,8 @@ _RULES_OF_COURT = {
 # "347 U.S. 483", "550 F.3d 1023": the reporters that are no initials
 _SERIES = {"2d": "second", "3d": "third", "4th": "fourth"}
 _REPORTERS = {"F.": "F", "F. Supp.": "F Supp", "S. Ct.": "Supreme Court", "L. Ed.": "L E D"}
+_SECTION_BEHIND = PatternBehind(r"§§? ?(?:\d{1,5}[a-z]?[-–])?\Z")
+_WORDS_BEFORE_SECTIONS = frozenset(("under", "by", "in", "see", "and", "per", "breach"))
 _FOLLOWING = {"f": "and the next one", "ff": "and following"}
 
 
@@ -62,6 +64,26 @@ def _read_rule_of_court(scan: ScanState, match: re.Match[str]) -> int:
     court = "federal " if match.group(1) else ""
     scan.emit(f"{court}rule of {_RULES_OF_COURT[match.group(2)]}", *match.span())
     note_english_word(scan.context, "rule")
+    return match.end()
+
+
+def _read_section_of_act(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "s. 21" of an Act, and without a stop the "s 21A" of "under s 21A"."""
+    is_announced = "." in match.group() or scan.context.previous_word in _WORDS_BEFORE_SECTIONS
+    if scan.context.after_number or not is_announced:
+        return None
+    scan.emit("section", *match.span())
+    note_english_word(scan.context, "section")
+    return match.end()
+
+
+def _read_lettered_section(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "§ 1681x" and the end of "§§ 1681-1681x", in which "x" and "g" are no units."""
+    if not _SECTION_BEHIND.search(scan.view, match.start()):
+        return None
+    scan.emit(numbers.house_number(int(match.group(1))), *match.span(1))
+    ENGLISH_SPELLER.spell(scan, *match.span(2))
+    scan.context.note_number()
     return match.end()
 
 
@@ -101,10 +123,14 @@ LETTER_RULES = (
         (r"(?<=D\.C\. )Cir\.", read_as("circuit")),
         (rf"({any_of(_REPORTERS)}) ?({any_of(_SERIES)})?(?= \d)", _read_reporter),
     ),
-    *compile_rules((r"nn?\. ?(?=\d)", read_as("note"))),
+    *compile_rules(
+        (r"nn?\. ?(?=\d)", read_as("note")),
+        (r"s(?:\. ?| )(?=\d{1,4}[A-Z]{0,2}(?![\w/]|:\d))", _read_section_of_act),
+    ),
     *compile_rules((r"(ff?)(?:\.(?! [A-Z])|(?![\w.'-]))", _read_following_pages)),
 )
 DIGIT_RULES = compile_rules(
+    (r"(\d{1,5})([a-z])(?![\w'])", _read_lettered_section),
     (r"((?:19|20)\d\d)-([A-Z][a-z]{3,9})-(\d{1,5})(?![\w-])", _read_case_of_state),
     (rf"([123]) ({_BOOK})\.? {_VERSES}", _read_verses),
     (r"(\d{1,2})(?:st|nd|rd|th|d) (Cir\.)", _read_circuit),

@@ -340,6 +340,22 @@ def _read_iso_date(scan: ScanState, match: re.Match[str]) -> int | None:
     return _finish_date(scan, match, _date_words(year, month, day))
 
 
+def _read_year_and_month(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read "2026-03"; "2003-04" is a season, and after the word for a code it is one."""
+    month, year = int(match.group(2)), int(match.group(1))
+    if month >= year % 100 or scan.context.code_words_left or scan.context.identifier_expected:
+        return None
+    return _finish_date(scan, match, f"{vocabulary.MONTHS[month - 1]} {numbers.year(year)}")
+
+
+def _read_offset_of_zone(scan: ScanState, match: re.Match[str]) -> int:
+    """Read the "UTC-" of "UTC-5", which is no code."""
+    ENGLISH_SPELLER.spell(scan, *match.span(1))
+    scan.emit("minus", match.end(1), match.end())
+    note_english_word(scan.context, "minus")
+    return match.end()
+
+
 def _read_iso_time(scan: ScanState, match: re.Match[str]) -> int | None:
     """Read "2026-03-14T09:30:00Z"."""
     year, month, day, hour, minute = (int(match.group(place)) for place in range(1, 6))
@@ -431,6 +447,7 @@ LETTER_RULES = compile_rules(
     (r"([bd])\. ?([12]\d{3})(?!\w)", _read_year_of_life),
     (rf"([bd])\.(?= {MONTH}\.? \d)", _read_life),
     (r"T([-–+])(?=\d{1,3} ?(?:h|hrs?|hours?|d|days?|mins?|minutes?|wks?|weeks?)\b)", _read_countdown),
+    (r"(UTC|GMT)[-–](?=\d{1,2}(?:\D|\Z))", _read_offset_of_zone),
     # "March 3", "March 3rd–5th", "March 3, 2026"
     (
         rf"({MONTH})\.? +(\d{{1,2}}{ORDINAL_SUFFIX}?)(?: ?[-–] ?(\d{{1,2}}{ORDINAL_SUFFIX}?))?"
@@ -456,6 +473,7 @@ DIGIT_RULES = compile_rules(
         _read_iso_time,
     ),
     (r"([12]\d{3})([-/])(\d{1,2})\2(\d{1,2})(?![\w/-])", _read_iso_date),
+    (r"((?:19|20)\d\d)-(0[1-9]|1[0-2])(?![\w/-]|[.,:]\d)", _read_year_and_month),
     (r"((?:[12](?=H)|[1-4](?=Q)))([QH]) ?'?((?:20)?\d\d)(?!\w)", _read_period),
     (r"((?:19|20)\d\d)-?W([0-5]\d)(?!\w)", _read_week_of_year),
     (r"(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?!\w|\.\d)", _read_dotted_date),

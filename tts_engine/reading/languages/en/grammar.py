@@ -15,8 +15,8 @@ from . import (
     carrier_codes,
     citations,
     codes,
-    courses,
     dates,
+    programs,
     slashed_words,
     vocabulary,
     weekdays,
@@ -24,11 +24,13 @@ from . import (
 )
 from .quantities import (
     amounts,
+    courses,
     durations,
     masked_numbers,
     money,
     number_pairs,
     plural_numbers,
+    scores,
     sizes,
     slashes,
     units,
@@ -322,6 +324,7 @@ _MARK_RULES = compile_rules(
     (r"#(\w[\w-]{0,39})", _read_hash),
     (r"[#*](?![\w#*])", _read_telephone_key),
     (r"\${2,3}(?![\w$])", read_as("money")),
+    (r"\$(?=[A-Z_]{2,30}(?![a-z\d$]))", read_as("dollar")),  # "$PATH", "$AAPL"
     (r"\+\+", _read_plus_plus),
     (r"(?<=[a-z] )>(?= [A-Za-z]{2})", _read_menu),
     (r"--(?=[a-z]{2})|-(?=[a-zA-Z](?![\w-]))", _read_option),
@@ -342,6 +345,7 @@ _MARK_RULES = compile_rules(
 )
 _SYMBOL_RULES = (
     *masked_numbers.SYMBOL_RULES,
+    *programs.SYMBOL_RULES,
     *_MARKUP_RULES,
     *compile_rules(
         (r":(?=[A-Z]{1,2}\d{1,5}(?!\w))", _read_range_of_cells),
@@ -362,6 +366,7 @@ _SYMBOL_RULES = (
 )
 _LETTER_RULES = (
     *words.ADDRESS_RULES,
+    *programs.LETTER_RULES,
     *slashed_words.LETTER_RULES,
     *money.LETTER_RULES,
     *units.LETTER_RULES,
@@ -389,6 +394,7 @@ _DIGIT_RULES = (
     *carrier_codes.DIGIT_RULES,
     *durations.CLOCK_RULES,
     *slashes.SCORE_LINE_RULES,
+    *scores.DIGIT_RULES,
     *dates.DIGIT_RULES,
     *money.DIGIT_RULES,
     *sizes.DIGIT_RULES,

@@ -31,7 +31,8 @@ _LOGIN_BEHIND = PatternBehind(
 _SHELL_BEHIND = PatternBehind(r"\b(?:kubectl|docker|git|npm|helm|cd|ls|cat|cp|mv|rm|vim) [^.;!?]{0,60}\Z")
 _FILE_NAME = re.compile(
     r"_|/[\w-]{2,}\.[a-z]|\A(?:feat|feature|fix|bugfix|hotfix|chore|refactor|origin|upstream|src|pkg|localhost"
-    r"|pods?|deploy(?:ment)?|svc|jobs?|configmap|secret|statefulset)/"
+    r"|pods?|deploy(?:ment)?|svc|jobs?|configmap|secret|statefulset|application)/"
+    r"|\A(?:text|image|audio|video)/(?:plain|html|css|csv|xml|png|jpe?g|gif|webp|svg|mpeg|wav|mp[34]|ogg)\b"
 )
 _ONE_AHEAD = re.compile(r"(?!children|people|women|men\b)[a-z]{2,12}(?<!s)(?![\w/-])")
 _RETURNED_BEHIND = PatternBehind(r"\b(?:return|yield) \(?[A-Za-z] ?\Z")  # "return x/y"

@@ -57,6 +57,12 @@ _TYPED = re.compile(r"[^\s`\"]{1,40}")
 # It belongs to the sentence unless the literal is quoted: the stop of "Blue-82!.", not its "!".
 _END_OF_LITERAL = re.compile(r"['*)]*[.,;:!?]?['*)]*\Z")
 _PATH_AFTER_PORT = re.compile(r"(?:/[\w.~-]{1,60}){1,12}/?")
+# "src/main.rs"
+_SHORT_FOLDERS = frozenset(
+    short
+    for short in vocabulary.STOPLESS_ABBREVIATIONS & vocabulary.ABBREVIATIONS_IN_PROGRAMS
+    if not set(short) & set("aeiouy")
+)
 _IP_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 # "C:\Users" or "\\server" with what follows, in which names may have blanks.
 _PATH_BEHIND = PatternBehind(r"(?:\b[A-Za-z]:|(?<!\S)\\\\)[^:*?\"<>|]{0,120}\Z")
@@ -84,7 +90,9 @@ class EnglishSpeller(Speller):
         """Read the letters between two marks of an address, as words or letter by letter."""
         for part in _CAMEL_CASE_PART.finditer(scan.view, start, stop):
             text = part.group()
-            if _is_spelled_in_address(text):
+            if text in _SHORT_FOLDERS and "/" in scan.view[max(0, part.start() - 1) : part.end() + 1]:
+                scan.emit(vocabulary.ABBREVIATIONS[text][0], part.start(), part.end())
+            elif _is_spelled_in_address(text):
                 self.spell(scan, part.start(), part.end())
             else:
                 scan.emit(text.lower(), part.start(), part.end())

@@ -288,9 +288,23 @@ def _read_joined_words(scan: ScanState, match: re.Match[str]) -> int:
     return match.end()
 
 
+def _read_letter_range(scan: ScanState, match: re.Match[str]) -> int | None:
+    """Read the "A-F" of "rows A-F" and of "platform 3 A-C"; one thing named "A-F" has no range."""
+    low, high = match.groups()
+    noun = scan.context.previous_word
+    is_plural = noun.endswith("s") and noun[:-1] in vocabulary.NOUNS_BEFORE_LETTERS
+    is_part = scan.context.after_number and scan.context.word_before_number in vocabulary.NOUNS_BEFORE_LETTERS
+    if low >= high or not (is_plural or is_part or noun == "seats"):
+        return None
+    ENGLISH_SPELLER.spell(scan, *match.span(1))
+    scan.emit("to", match.end(1), match.start(2))
+    ENGLISH_SPELLER.spell(scan, *match.span(2))
+    note_english_word(scan.context, high)
+    return match.end()
+
+
 ADDRESS_RULES = compile_rules(
     *ENGLISH_SPELLER.address_rows(_ADDRESS_PATTERNS),
-    (rf"[\w-]{{1,60}}\.(?:{any_of(vocabulary.FILE_TYPES)})(?![\w-]|\.\w)", ENGLISH_SPELLER.read_address),
     (r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+", _read_name_with_underscores),
 )
 # "pH", "NaCl"
@@ -310,6 +324,7 @@ _CAPITAL_WORD_RULES = compile_capital_rules(
     (r"[A-Z]{1,3}&[A-Z]{1,3}(?!\w)", _read_letters_with_ampersand),
     (r"[CF](?![\w'-])", _read_temperature_scale),
     (r"([IVX]{1,5}) ?[-–] ?([IVX]{1,5})(?![\w'])", _read_roman_range),
+    (r"([A-Z])-([A-Z])(?![\w'-])", _read_letter_range),
     (r"([IVXLC]{1,6})('s)?(?![\w'])", _read_roman),
     (r"([IVX]{1,4})([A-Ca-c])(?![\w'])", _read_part_with_letter),
     (r"Rx(?!\w)", _read_initialism),

@@ -35,6 +35,7 @@ _DATE_ENDS = (
     r"\(| ?(?:기준|현재|마감|예정|출발|도착|출시|접수|발송|방문|체크[인아])"
     r"|까지|부터|에(?!서|는 )| ?자 |[~-]\d{1,2}/\d| \d{1,2}:\d\d| 오[전후]"
 )
+_SET = re.compile(r"[0-7]-[0-7]")  # of tennis
 # After "4-1" as a score
 _SCORE_ENDS = (
     r"(?:\(\d[-:]\d\))?(?:으?로)? ?"
@@ -81,6 +82,7 @@ class KoreanDates(TableDates):
             (r"(?P<floor>[1-9]\d?)/(?P<floors>[1-9]\d?)(?=층)", self._read_floor),
             (rf"(?P<one>\d{{1,3}})[-:](?P<other>\d{{1,3}})(?={_SCORE_ENDS})", self._read_score),
             (r"(?P<one>6|7)-(?P<other>(?<=6-)[0-4]|[56])(?=,|\(\d{1,2}\))", self._read_score),
+            (r"(?P<one>[0-6])-(?P<other>6|7)(?![\d-]|[.:]\d)", self._read_lost_set),
         ]
 
     def _read_month_and_day(self, scan: ScanState, match: re.Match[str]) -> int | None:
@@ -94,9 +96,15 @@ class KoreanDates(TableDates):
     def _read_score(self, scan: ScanState, match: re.Match[str]) -> int:
         """Read the "4-1" of "4-1로 이겼다"."""
         scan.emit(f"{self._numbers.number(int(match['one']))} 대", *match.span("one"))
+        scan.context.previous_word = match.group()
         return self._speller.emit_number(
             scan, self._numbers.number(int(match["other"])), *match.span("other")
         )
+
+    def _read_lost_set(self, scan: ScanState, match: re.Match[str]) -> int | None:
+        """Read the "3-6" of "6-4, 3-6"."""
+        follows_set = scan.context.previous_word == "0" and _SET.fullmatch(scan.context.word_before_number)
+        return self._read_score(scan, match) if follows_set else None
 
     def _read_floor(self, scan: ScanState, match: re.Match[str]) -> int | None:
         """Read the "3/15" of "3/15층"."""

@@ -19,6 +19,9 @@ from .rates import TableRates
 
 _MIN_CODE_DIGITS = 5  # of a code before a noun, which a shorter number counts
 _SET = re.compile(r"[0-7][-–][0-7](?:,? (?:[^\W\d_]{1,3} )?[0-7][-–][0-7](?!\d)| ?\(\d{1,2}\))")  # of tennis
+_WON_SET = re.compile(r"(?:6[-–][0-4]|7[-–][56])(?![\d-]|[.,:]\d)")
+_LOST_SET = re.compile(r"(?:[0-4][-–]6|[56][-–]7)(?![\d-]|[.,:]\d)")
+_SET_WORD = "6-4"  # noted as the word before the second number of a set
 _SEPARATOR = re.compile(r"[\dA-Z€%)] - \Z")  # no minus: "12/A - 20121 Milano"
 
 
@@ -206,7 +209,8 @@ class TableAmounts:
         falls = second and self._numbers.value(second.group()) <= self._numbers.value(match["whole"])
         falls = falls and not self._hour_ahead.match(scan.view, match.end())  # "23-5 Uhr"
         falls = falls or scan.context.previous_word in self.address_number_words
-        falls = falls or _SET.match(scan.view, match.start()) is not None
+        is_set = self._is_set(scan, match)
+        falls = falls or is_set
         # "221-18" and "88-4127" are the numbers of an article and of an order.
         is_code = falls or (second and _are_parts_of_code(match["whole"], second.group()))
         joint = "" if is_code else self._table.range_word
@@ -217,7 +221,16 @@ class TableAmounts:
         scan.context.previous_word = "" if is_pair_of_years else joint or previous
         if years:
             scan.context.previous_word = previous
+        if is_set:
+            scan.context.previous_word = _SET_WORD
         return match.end()
+
+    def _is_set(self, scan: ScanState, match: re.Match[str]) -> bool:
+        """Whether "7-6 (5)" is a set of tennis; one that was lost comes after another: "6-4, 3-6"."""
+        patterns = [_SET, _WON_SET]
+        if scan.context.previous_word == "0" and scan.context.word_before_number == _SET_WORD:
+            patterns.append(_LOST_SET)
+        return any(pattern.match(scan.view, match.start()) for pattern in patterns)
 
     def _gender_after_range(self, scan: ScanState, match: re.Match[str]) -> str:
         """Return the gender of what "1-2 minuty" counts."""

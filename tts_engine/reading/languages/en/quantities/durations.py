@@ -18,6 +18,7 @@ _DAYS, _HOURS, _MINUTES, _SECONDS = (
     "s(?:ec(?:ond)?s?)?",
 )
 _DURATION_PART = re.compile(rf"(\d+) ?({_DAYS}|{_HOURS}|{_MINUTES}|{_SECONDS})(?![^\W\d_])")
+_RACES = frozenset("lap laps mile miles marathon half split splits relay pole".split())
 _END_OF_RANGE_AHEAD = re.compile(r" ?[-–] ?\d")  # "runs 6:30–10 a.m."
 _MINUTES_AHEAD = rf"(?= (?:{any_of(vocabulary.WORDS_AFTER_MINUTES)})\b)"
 # "CPU > 90% for 10m", "no data for 5m", "errors in the last 5m", "rate[5m]"
@@ -37,9 +38,18 @@ _MINUTES_BEHIND = PatternBehind(
     re.IGNORECASE,
 )
 # "20'" after one of these is of minutes.
-_MINUTES_SIGN_BEHIND = PatternBehind(
+_COOKED = (
     rf"\b(?:{any_of(vocabulary.WORDS_OF_COOKING)})(?: (?:for|about|another|at least)){{0,2}}"
     r" (?:\d{1,2}[-–])?\Z"
+)
+_COOKED_BEHIND = PatternBehind(
+    rf"{_COOKED}|\b(?:prep|active|hands-on|(?:cook(?:ing)?|prep|rest|total) time:?) \Z", re.IGNORECASE
+)
+_AFTER_COOKED = re.compile(
+    r" ?(?:[|,;.)\]]|\Z)| (?:until|then|or|and|at|on|in|before|after|each|per|total)\b"
+)
+_MINUTES_SIGN_BEHIND = PatternBehind(
+    rf"{_COOKED}"
     r"|\b(?:trains?|bus(?:es)?|trams?|ferr(?:y|ies)|shuttles?|metros?|subways?|flights?|stir|turn|flip|baste|check"
     r"|vitals|doses?|repeat|rotate|feed|water)\b[^.;!?]{0,30} every \Z"
     r"|\b(?:given|gave|give|infused?|infusing|administer(?:ed)?|bolus|drip|IV|run|pushed)\b"
@@ -78,6 +88,8 @@ def _read_clock_duration(scan: ScanState, match: re.Match[str]) -> int | None:
     if not _is_clock_duration(scan, match):
         return None
     groups = [group for group in (1, 2, 3) if match.group(group)]
+    if scan.next_word(match.end()) in _RACES:
+        return _read_time_of_race(scan, match, groups)
     letters = "hms" if len(groups) == 3 or scan.next_word(match.end()) == "hours" else "ms"
     parts = [
         (match.group(group), letter, match.start(group), match.end(group))
@@ -91,13 +103,27 @@ def _read_clock_duration(scan: ScanState, match: re.Match[str]) -> int | None:
     return named.end() if named else match.end()
 
 
+def _read_time_of_race(scan: ScanState, match: re.Match[str], groups: list[int]) -> int:
+    """Read the "1:26.4" of "a 1:26.4 lap"."""
+    for group in groups:
+        number = int(match.group(group))
+        zero = "oh " if group > 1 and number < 10 else ""
+        scan.emit(f"{zero}{numbers.cardinal(number)}", *match.span(group))
+    if match.group(4):
+        digits = " ".join(numbers.DIGITS[int(digit)] for digit in match.group(4)[1:])
+        scan.emit(f"point {digits}", *match.span(4))
+    scan.context.note_number()
+    return match.end()
+
+
 def _is_clock_duration(scan: ScanState, match: re.Match[str]) -> bool:
     previous, following = scan.context.previous_word, scan.next_word(match.end())
     if match.group(4) and not match.group(3):  # "2:58.21"
         return True
     if previous in vocabulary.WORDS_BEFORE_TIMES or _END_OF_RANGE_AHEAD.match(scan.view, match.end()):
         return False
-    if following in vocabulary.WORDS_AFTER_DURATIONS or previous in vocabulary.WORDS_BEFORE_DURATIONS:
+    is_duration = following in vocabulary.WORDS_AFTER_DURATIONS | _RACES
+    if is_duration or previous in vocabulary.WORDS_BEFORE_DURATIONS:
         return True
     if not match.group(3):
         named = following in ("minutes", "hours", "mins", "hrs", "min")
@@ -117,6 +143,9 @@ def _read_announced_minutes(scan: ScanState, match: re.Match[str]) -> int | None
     """Read the "5m" of "wait 5m" and "4x in 10m"; elsewhere it is a length."""
     announced = scan.context.previous_word in vocabulary.WORDS_BEFORE_MINUTES
     announced = announced or bool(_MINUTES_BEHIND.search(scan.view, match.start()))
+    announced = announced or (scan.context.previous_word == "time" and scan.context.after_colon)
+    if _AFTER_COOKED.match(scan.view, match.end()):  # not "a steep 20m drop"
+        announced = announced or bool(_COOKED_BEHIND.search(scan.view, match.start()))
     is_part = scan.next_word(match.end()) == "of"  # "the last 50m of the race"
     return _read_minutes(scan, match) if announced and not is_part else None
 

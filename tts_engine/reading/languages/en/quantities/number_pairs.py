@@ -12,6 +12,8 @@ _TIME_SIGNATURES = frozenset("2/4 4/4 5/4 6/4 7/4 6/8 9/8 12/8".split())
 _BEAT_AHEAD = re.compile(r" (?:time|meter|metre|beat|signature)\b")
 _SHOTS_AHEAD = re.compile(r" (?:FTs?|FGs?|3PTs?|3P|3s|from (?:deep|three|beyond))\b")  # "4/4 FT"
 _LIMITS_BEHIND = PatternBehind(r"\b(?:limits?|liability|coverage|injury)\b[^.;!?]{0,30}\Z", re.IGNORECASE)
+_ODDS_BEHIND = PatternBehind(r"\b[Oo]dds(?: (?:of|at|are|were))? \Z")
+_ODDS_AHEAD = re.compile(r" (?:odds|fav\b|favou?rite|on favou?rite|outsider|each way)")
 _CRICKET = re.compile(r"\b(?:overs?|wickets?|innings|declared|stumps|bowled|chasing|target)\b")
 _SCORE_BEHIND = PatternBehind(
     r"\b(?:scored?|scoring|got|earned|answered|marks?|grade|graded|result|score of)\b[^.;!?]{0,12}\Z"
@@ -39,6 +41,8 @@ def pair_words(scan: ScanState, match: re.Match[str]) -> str:
         return f"{numbers.cardinal(first)} and {numbers.cardinal(second)}"
     if _LIMITS_BEHIND.search(scan.view, match.start()) and first % 5 == second % 5 == 0:
         return f"{numbers.cardinal(first)} slash {numbers.cardinal(second)}"
+    if _ODDS_BEHIND.search(scan.view, match.start()) or _ODDS_AHEAD.match(scan.view, match.end()):
+        return f"{numbers.cardinal(first)} to {numbers.cardinal(second)}"
     if first > _MAX_WICKETS >= second and _CRICKET.search(scan.view):
         return f"{numbers.house_number(first)} for {numbers.cardinal(second)}"
     if second > 4 and first <= second and _is_score(scan, match):

@@ -70,7 +70,8 @@ _WORDS_OF_PLACE = frozenset(
     "above below beyond inside outside near total overall away high long deep".split()
 )
 _WORDS_AFTER_QUOTES = frozenset("he she said says they we it who which but so or nor not".split())
-_FLUID_AHEAD = re.compile(r" (?:O2|O\^?2|NS|LR|NC|NRB|D5W|IV)\b")  # "2 L O2"
+# "2 L O2", "1 g PO"
+_GIVEN_AHEAD = re.compile(r" (?:O2|O\^?2|NS|LR|NC|NRB|D5W|IV|PO|IM|SC|SQ|SL|PR|QD|[BTQ]ID|QHS|PRN)\b")
 _PATH_AHEAD = re.compile(r"/\w|\.\w")  # "assets/img/logo.png"
 _HOLDERS_OF_PINTS = frozenset("basket bottle can carton container glass jar milk mug box pack".split())
 # "3.5L V6"
@@ -225,7 +226,7 @@ def _is_spaced_unit(scan: ScanState, end: int, unit: str) -> bool:
     after_name = context.previous_capitalized and not (context.after_colon or context.after_comma)
     named = context.identifier_expected or context.code_words_left or after_name
     is_direction = unit == "W" and _INITIAL_AHEAD.match(scan.view, end)
-    if unit == "L" and _FLUID_AHEAD.match(scan.view, end):
+    if unit in ("L", "g") and _GIVEN_AHEAD.match(scan.view, end):
         return True
     continues = scan.view[end : end + 1] == "-" or _NAME_AHEAD.match(scan.view, end)  # "5 t-shirts"
     if unit == "t" and _SPOON_AHEAD.match(scan.view, end):
@@ -277,7 +278,8 @@ def _read_rate(scan: ScanState, match: re.Match[str]) -> int | None:
     if not scan.context.after_number and _PATH_AHEAD.match(scan.view, match.end()):
         return None
     unit = vocabulary.RATE_UNITS[match.group(1)]
-    scan.emit("per", match.start(), match.start() + 1)
+    if unit != "each":  # "$3/ea"
+        scan.emit("per", match.start(), match.start() + 1)
     scan.emit(unit, match.start(1), match.end(1))
     note_english_word(scan.context, unit)
     return end_of_unit(scan, match.end())

@@ -2,11 +2,11 @@
 
 import re
 
-from ...kit.tokenizer import ScanState, any_of, compile_capital_rules
-from . import vocabulary
-from .quantities import number_words as numbers
-from .spelling import ENGLISH_SPELLER
-from .word_context import note_english_word
+from ....kit.tokenizer import ScanState, any_of, compile_capital_rules
+from .. import vocabulary
+from ..spelling import ENGLISH_SPELLER
+from ..word_context import note_english_word
+from . import number_words as numbers
 
 _MIN_YEAR = 1000
 _WORDS_BEFORE_GRADES = frozenset(("grade", "grades", "years", "ages", "class"))
