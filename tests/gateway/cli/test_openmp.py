@@ -13,8 +13,8 @@ pytest.importorskip("torch", reason="the CosyVoice networks need torch: make tes
 
 from shared.voices.cosyvoice_bundles import write_random_bundle
 
-# OpenMP reports its settings when it is loaded.
-REPORTED_POLICY = re.compile(r"OMP_WAIT_POLICY = '(\w+)'")
+# OpenMP reports its settings when it is loaded. Without a policy it names PASSIVE too, but its threads spin.
+REPORTED_SPINS = re.compile(r"GOMP_SPINCOUNT = '(\d+)'")
 COMMAND = (sys.executable, "-c", "from vivavoce.gateway.cli import run; run()")
 
 
@@ -29,19 +29,22 @@ def start(arguments: Sequence[str], **environment: str) -> subprocess.Popen[str]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     return subprocess.Popen(
         [*COMMAND, *arguments],
-        env=inherited | {"OMP_DISPLAY_ENV": "TRUE"} | environment,
+        env=inherited | {"OMP_DISPLAY_ENV": "VERBOSE"} | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
 
 
-def reported_policy(arguments: Sequence[str], **environment: str) -> str:
-    """The policy that a command's OpenMP reports when torch is loaded; the command is ended then."""
+def reported_spins(arguments: Sequence[str], **environment: str) -> int:
+    """How often a waiting thread of a command's OpenMP looks again before it sleeps.
+
+    It is reported when torch is loaded; the command is ended then.
+    """
     with start(arguments, **environment) as process:
         assert process.stdout is not None
         try:
-            return next(found[0] for line in process.stdout if (found := REPORTED_POLICY.findall(line)))
+            return next(int(found[0]) for line in process.stdout if (found := REPORTED_SPINS.findall(line)))
         finally:
             process.kill()
 
@@ -52,15 +55,15 @@ def say(bundle: Path, tmp_path: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_waiting_threads_of_say_do_not_spin(bundle: Path, tmp_path: Path) -> None:
-    assert reported_policy(say(bundle, tmp_path)) == "PASSIVE"
+    assert reported_spins(say(bundle, tmp_path)) == 0
 
 
 @pytest.mark.slow
 def test_a_policy_of_the_environment_is_kept(bundle: Path, tmp_path: Path) -> None:
-    assert reported_policy(say(bundle, tmp_path), OMP_WAIT_POLICY="ACTIVE") == "ACTIVE"
+    assert reported_spins(say(bundle, tmp_path), OMP_WAIT_POLICY="ACTIVE") > 0
 
 
 @pytest.mark.slow
 def test_waiting_threads_of_serve_do_not_spin(bundle: Path) -> None:
     arguments = ["serve", "--bundle", str(bundle), "--http-port", "0", "--audiosocket-port", "0"]
-    assert reported_policy(arguments) == "PASSIVE"
+    assert reported_spins(arguments) == 0
