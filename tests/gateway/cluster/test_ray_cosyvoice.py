@@ -276,7 +276,7 @@ async def cancel_together(store: Path) -> None:
     try:
         streams = list[Stream]()
         with suppress(Overloaded):  # a slow machine has room for fewer
-            streams.extend(engine.stream(seed=seed) for seed in range(6))
+            streams.extend(engine.stream(seed=seed) for seed in range(4))
         assert len(streams) > 1
         for stream in streams:
             stream.push_text(TEXT)
