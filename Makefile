@@ -51,6 +51,7 @@ COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
 # Of developers' measurements, of the check of a card, on a processor, of training to the end, and of the recipes of the
 # voices: no part of what is served.
 NIGHTLY_TESTS := tests/gpu_check tests/models/cosyvoice/training/test_learning.py tests/telephone_decoder \
+	tests/gateway/cli/test_finetune_processes.py \
 	tests/small_voice/test_small_voice.py $(addprefix tests/benches/,\
 	cosyvoice mix xtts voices ways_in routing test_word_errors.py test_transcript_scoring.py test_pipecat_calls.py)
 

@@ -16,6 +16,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.exceptions import WebSocketRequestValidationError
 from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
@@ -117,8 +118,7 @@ def make_app(
     app.add_middleware(HeadMiddleware)
     app.add_middleware(IdentityMiddleware, access=access)
     for mount in mounts:
-        keys = [] if mount.scope is None else [Depends(require_scope(access, mount.scope))]
-        app.include_router(mount.router, dependencies=keys, tags=[mount.tag])
+        _add_routes(app, mount, access)
 
     @app.get("/health", tags=[OPERATION_TAG], **_HEALTH_ALIAS)
     @app.get("/healthz", tags=[OPERATION_TAG], **_HEALTH)
@@ -142,6 +142,18 @@ def make_app(
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
+
+
+def _add_routes(app: FastAPI, mount: Mount, access: AccessControl) -> None:
+    if mount.scope is not None:
+        needs_scope = Depends(require_scope(access, mount.scope))
+        app.include_router(mount.router, dependencies=[needs_scope], tags=[mount.tag])
+        return
+    # ``include_router`` would build each route again, at the first request.
+    for route in mount.router.routes:
+        if isinstance(route, APIRoute):
+            route.tags = [mount.tag, *route.tags]
+        app.router.routes.append(route)
 
 
 async def warm_up_app(app: FastAPI) -> None:

@@ -34,7 +34,7 @@ class SpeechSocketApi(ABC):
         """Return the routes of the sockets."""
         router = APIRouter()
         for path, serve in self.handlers().items():
-            router.add_api_websocket_route(path, serve)
+            router.add_websocket_route(path, serve)
         return router
 
     async def serve(

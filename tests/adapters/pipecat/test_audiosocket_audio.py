@@ -48,7 +48,7 @@ async def test_silence_is_sent_from_the_start_of_the_call_while_the_bot_starts()
     async def starting(transport: AudioSocketTransport) -> None:
         await asyncio.sleep(3600)
 
-    async with PipecatAudioSocketServer(starting, port=0) as server:
+    async with PipecatAudioSocketServer(starting, port=0, media_processes=0) as server:
         phone = await Phone.dial(server.port)
         await phone.until(lambda: len(phone.received) >= 5)
         assert {audio for audio in phone.received} == {AudioSocketAudio(8_000, bytes(PACKET_BYTES))}
@@ -211,7 +211,7 @@ async def test_digits_sent_before_the_bot_starts_are_kept_and_audio_is_dropped()
         await may_start.wait()
         await bot(transport)
 
-    async with PipecatAudioSocketServer(starting, port=0) as server:
+    async with PipecatAudioSocketServer(starting, port=0, media_processes=0) as server:
         phone = await Phone.dial(server.port)
         phone.send(Dtmf("7"))
         phone.send(AudioSocketAudio(8_000, SPEECH))

@@ -97,7 +97,7 @@ async def test_a_failing_bot_ends_only_its_own_call() -> None:
 
     logger.disable("vivavoce")
     try:
-        async with PipecatAudioSocketServer(second_call_fails, port=0) as server:
+        async with PipecatAudioSocketServer(second_call_fails, port=0, media_processes=0) as server:
             first = await Phone.dial(server.port)
             await bot.until_connected()
             second = await Phone.dial(server.port)
@@ -116,7 +116,9 @@ async def test_a_call_with_invalid_parameters_is_hung_up_and_the_next_call_is_ac
     bot = Bot()
     logger.disable("vivavoce")
     try:
-        async with PipecatAudioSocketServer(bot, port=0, params=lambda: factories.pop(0)()) as server:
+        async with PipecatAudioSocketServer(
+            bot, port=0, media_processes=0, params=lambda: factories.pop(0)()
+        ) as server:
             refused = await Phone.dial(server.port)
             await refused.until_ended()
             assert refused.got_hangup
@@ -141,7 +143,7 @@ async def test_calls_beyond_the_limit_are_refused_at_once() -> None:
 @in_loop
 async def test_closing_the_server_hangs_up_and_waits_for_the_bots() -> None:
     bot = Bot()
-    server = PipecatAudioSocketServer(bot, port=0)
+    server = PipecatAudioSocketServer(bot, port=0, media_processes=0)
     await server.start()
     phone = await Phone.dial(server.port)
     await bot.until_connected()
@@ -184,7 +186,7 @@ def test_a_connection_without_a_call_id_starts_no_bot(data: bytes, monkeypatch: 
 
     async def call() -> None:
         bot = Bot()
-        async with PipecatAudioSocketServer(bot, port=0) as server:
+        async with PipecatAudioSocketServer(bot, port=0, media_processes=0) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(data)
             async with asyncio.timeout(30):
@@ -241,7 +243,7 @@ def test_a_peer_that_stops_reading_loses_whole_packets_before_its_call_ends(
 
     async def call() -> None:
         bot = Bot()
-        async with PipecatAudioSocketServer(bot, port=0) as server:
+        async with PipecatAudioSocketServer(bot, port=0, media_processes=0) as server:
             sock = socket.socket()
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             sock.setblocking(False)

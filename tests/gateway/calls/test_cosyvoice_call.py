@@ -16,10 +16,12 @@ torch = pytest.importorskip(
 )
 
 from shared.voices.cosyvoice_bundles import write_random_bundle  # noqa: E402
+from shared.voices.tiny_cosyvoice import BRIEF  # noqa: E402
 from vivavoce.gateway.cli.commands.phone.calls import listen  # noqa: E402
 from vivavoce.gateway.cli.commands.phone.report import PhoneReport  # noqa: E402
 from vivavoce.gateway.cli.main import main  # noqa: E402
 from vivavoce.gateway.serve import Gateway  # noqa: E402
+from vivavoce.tts_engine.cosyvoice import policy  # noqa: E402
 
 
 @pytest.fixture(scope="module", params=[2, 3])
@@ -27,6 +29,11 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("bundles") / str(request.param)
     write_random_bundle(folder, request.param, "tiny", 1)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def sentences_are_brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "policy_for", lambda *arguments: BRIEF)
 
 
 def peak(file: Path) -> int:

@@ -15,11 +15,13 @@ pytest.importorskip("tensorboardX", reason="the [train] extra is not installed")
 
 from shared.training.recorded_voice import write_recordings
 from shared.voices.cosyvoice_bundles import write_random_bundle
+from shared.voices.tiny_cosyvoice import BRIEF
 from vivavoce.gateway.cli.finetune.commands import _progress
 from vivavoce.gateway.cli.main import main
 from vivavoce.models.cosyvoice.training.dataset import DatasetWriter, PreparedUtterance
 from vivavoce.models.cosyvoice.training.loop.metrics import TrainingMetrics
 from vivavoce.models.cosyvoice.training.loop.trainer import TrainingStep
+from vivavoce.tts_engine.cosyvoice import policy
 from vivavoce.tts_engine.cosyvoice.finetuning import evaluation
 from vivavoce.tts_engine.cosyvoice.finetuning.evaluation import SOURCES
 from vivavoce.tts_engine.engine import Engine
@@ -129,10 +131,11 @@ class FirstWordRecogniser:
 
 @pytest.fixture
 def trained(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run of one step; a made-up recogniser judges it."""
+    """A run of one step; a made-up recogniser judges it, and its sentences are brief."""
+    monkeypatch.setattr(policy, "policy_for", lambda *arguments: BRIEF)
     monkeypatch.setattr("vivavoce.gateway.transcription.WhisperRecogniser", FirstWordRecogniser)
     recordings, data, lm = (tmp_path / name for name in ("recordings", "data", "data-lm"))
-    write_recordings(recordings, 3, text="The red fox.")  # random weights speak long
+    write_recordings(recordings, 3, text="The red fox.")
     assert run("finetune", "prepare", recordings, "--bundle", bundle, "--out", data) == 0
     assert run("finetune", "train", data, "--part", "lm", "--out", lm, "--max-steps", 1) == 0
     return lm

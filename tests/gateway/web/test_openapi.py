@@ -14,7 +14,8 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
-from fastapi.routing import APIRoute, APIWebSocketRoute
+from fastapi.routing import APIRoute
+from starlette.routing import WebSocketRoute
 
 from vivavoce import __version__
 from vivavoce.gateway.access.access_control import AccessControl
@@ -94,7 +95,7 @@ def test_the_document_has_every_route_and_no_other() -> None:
 
 
 def test_every_websocket_route_has_its_messages_in_the_document() -> None:
-    served = {route.path.rstrip("/") for route in ROUTES if isinstance(route, APIWebSocketRoute)}
+    served = {route.path.rstrip("/") for route in ROUTES if isinstance(route, WebSocketRoute)}
     assert set(DOCUMENT["x-websockets"]) == served
     for websocket in DOCUMENT["x-websockets"].values():
         assert websocket["summary"]

@@ -169,9 +169,12 @@ class Bot:
 async def open_call(
     bot: Bot | None = None, **arguments: Any
 ) -> AsyncIterator[tuple[Bot, Phone, PipecatAudioSocketServer]]:
-    """Start a server and one call, and wait until its bot is connected; hang up at the end."""
+    """Start a server and one call, and wait until its bot is connected; hang up at the end.
+
+    A thread plays the speech, which starts at once.
+    """
     bot = bot or Bot()
-    async with PipecatAudioSocketServer(bot, port=0, **arguments) as server:
+    async with PipecatAudioSocketServer(bot, port=0, media_processes=0, **arguments) as server:
         phone = await Phone.dial(server.port)
         try:
             await bot.until_connected()

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import RootModel
 
 from .....adapters.audio.format_kind import AudioLayout
 from .....tts_engine.chunk import SAMPLE_RATE
@@ -48,6 +47,7 @@ from .models import (
     ReferenceAudio,
     ReferenceAudioDeleted,
     ReferenceAudioForm,
+    ReferenceAudioList,
     ReferenceAudioQuery,
 )
 from .request_mapping import PAI_ERRORS, make_pai_options
@@ -98,7 +98,7 @@ class PaiHttpApi(SpeechHttpApi):
         listed = operation(
             f"paiReferenceAudio{suffix}",
             "List the recordings that the key may use.",
-            json_response(RootModel[list[ReferenceAudio]]),
+            json_response(ReferenceAudioList),
             _ERRORS,
             other_parameters=[
                 query("limit", kind="integer", default=100),

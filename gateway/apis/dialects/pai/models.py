@@ -9,7 +9,7 @@ Source: Alibaba Cloud PAI, "Deploy a CosyVoice-2.0 WebUI" and its API calls; the
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, WithJsonSchema
 
 from .....adapters.audio.encoders import SAMPLE_RATES
 from ...kits.request_fields import LOWER_CASE, SpokenText, UploadedRecording
@@ -130,6 +130,10 @@ class ReferenceAudio(BaseModel):
     bytes: Annotated[int, Field(description="Of what is stored of it.")]
     created_at: Annotated[int, Field(description="Unix seconds.")]
     text: str
+
+
+class ReferenceAudioList(RootModel[list[ReferenceAudio]]):
+    """The recordings that a key may use."""
 
 
 class ReferenceAudioDeleted(BaseModel):

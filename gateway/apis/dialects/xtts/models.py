@@ -14,7 +14,7 @@ Source: coqui-ai/xtts-streaming-server server/main.py; daswer123/xtts-api-server
 
 from typing import Annotated, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel, WithJsonSchema
 
 from ...kits.request_fields import SpokenText
 from ...kits.sampling_fields import SamplingFields
@@ -153,6 +153,18 @@ class XttsLatents(BaseModel):
 
     gpt_cond_latent: list[list[float]]
     speaker_embedding: list[float]
+
+
+class XttsSpeakers(RootModel[list[XttsSpeaker]]):
+    """The voices, as SillyTavern lists them."""
+
+
+class XttsNamedLatents(RootModel[dict[str, XttsLatents]]):
+    """The numbers of each voice by its name."""
+
+
+class XttsLanguages(RootModel[dict[str, dict[str, str]]]):
+    """The languages by name, as xtts-api-server lists them."""
 
 
 class XttsFolders(BaseModel):

@@ -26,10 +26,13 @@ from .models import (
     CloneSpeakerForm,
     XttsErrorBody,
     XttsFolders,
+    XttsLanguages,
     XttsLatents,
     XttsMessage,
+    XttsNamedLatents,
     XttsSettings,
     XttsSpeaker,
+    XttsSpeakers,
 )
 from .request_mapping import XttsSettingsStore
 
@@ -60,9 +63,8 @@ class XttsVoicesApi(SpeechHttpApi):
         self._settings = settings
 
     def endpoints(self) -> Iterable[tuple[str, Endpoint, dict[str, Any]]]:
-        named = json_response(RootModel[dict[str, XttsLatents]])
-        languages = json_response(RootModel[dict[str, dict[str, str]]])
-        spoken = json_response(RootModel[list[XttsSpeaker]])
+        named, languages = json_response(XttsNamedLatents), json_response(XttsLanguages)
+        spoken = json_response(XttsSpeakers)
         for path, name, summary, handler, answer in (
             ("/studio_speakers", "StudioSpeakers", _NUMBERS, self._latents, named),
             ("/speakers_list", "SpeakerNames", "List the names of the voices.", self._names, _NAMES),

@@ -90,6 +90,15 @@ def test_an_utterance_has_audio_start_audio_and_both_ends(run: Any) -> None:
     run(test)
 
 
+def test_a_query_chooses_no_subprotocol(run: Any) -> None:
+    async def test(served: Any) -> None:
+        host, port = served.address
+        async with connect(f"ws://{host}:{port}{PATH}?subprotocol=chosen", proxy=None) as socket:
+            assert socket.subprotocol is None
+
+    run(test)
+
+
 def test_speech_begins_before_the_text_is_complete(run: Any) -> None:
     async def test(served: Any) -> None:
         async with open_stream(served) as client:
