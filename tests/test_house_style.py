@@ -35,6 +35,11 @@ MAX_FUNCTION_LINES = 60
 QUESTION = re.compile(r"(What|Who|Whose|How|Whether|Where|When|Why)\b")
 
 
+def listed(findings: list[str]) -> str:
+    """All of them, which pytest abbreviates otherwise."""
+    return "\n".join(findings)
+
+
 def public_definitions(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in tree.body:
         named = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
@@ -77,8 +82,8 @@ def modules() -> list[structure.Module]:
 
 def test_a_module_has_a_docstring_that_names_it(modules: list[structure.Module]) -> None:
     docstrings = {str(module.path): ast.get_docstring(module.tree) for module in modules}
-    wrong = {path: text for path, text in docstrings.items() if not text or QUESTION.match(text)}
-    assert wrong == {}
+    wrong = [f"{path}: {text}" for path, text in docstrings.items() if not text or QUESTION.match(text)]
+    assert not wrong, listed(wrong)
 
 
 def test_public_classes_and_functions_have_a_docstring(modules: list[structure.Module]) -> None:
@@ -88,7 +93,7 @@ def test_public_classes_and_functions_have_a_docstring(modules: list[structure.M
         for node in public_definitions(module.tree)
         if not ast.get_docstring(node)
     ]
-    assert undocumented == []
+    assert not undocumented, listed(undocumented)
 
 
 def test_no_function_is_long(modules: list[structure.Module]) -> None:
@@ -98,7 +103,7 @@ def test_no_function_is_long(modules: list[structure.Module]) -> None:
         for function in structure.functions(module.tree)
         if structure.body_lines(function) > MAX_FUNCTION_LINES
     ]
-    assert long == []
+    assert not long, listed(long)
 
 
 def test_functions_are_short(modules: list[structure.Module]) -> None:
@@ -124,7 +129,8 @@ def test_a_folder_holds_few_files(modules: list[structure.Module]) -> None:
 
 def test_only_the_boundaries_catch_every_exception(modules: list[structure.Module]) -> None:
     others = [module for module in modules if str(module.path) not in BOUNDARIES]
-    assert [f"{module.path}:{line}" for module in others for line in broad_excepts(module.tree)] == []
+    found = [f"{module.path}:{line}" for module in others for line in broad_excepts(module.tree)]
+    assert not found, listed(found)
 
 
 def test_the_boundaries_are_files(modules: list[structure.Module]) -> None:
@@ -132,7 +138,8 @@ def test_the_boundaries_are_files(modules: list[structure.Module]) -> None:
 
 
 def test_a_module_holds_no_state(modules: list[structure.Module]) -> None:
-    assert [f"{module.path}:{line}" for module in modules for line in module_state(module.tree)] == []
+    found = [f"{module.path}:{line}" for module in modules for line in module_state(module.tree)]
+    assert not found, listed(found)
 
 
 def test_the_checks_find_violations() -> None:
