@@ -16,7 +16,7 @@ STAMP      := $(call stamp_of,$(EXTRAS))
 TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all test-nightly test-pipecat-oldest lint audit bench check-golden gpu-check image-lock train-small train-telephone dist clean
+.PHONY: help setup run test test-all test-nightly client-packages test-pipecat-oldest lint audit bench check-golden gpu-check image-lock train-small train-telephone dist clean
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 28
 	@echo
@@ -73,6 +73,9 @@ test-nightly: $(TEST_STAMP) ## test the benches of developers, networks in two t
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(NIGHTLY_TESTS)
 	OMP_NUM_THREADS=2 $(BIN)/python -m pytest tests/golden/test_check_folder.py
 	PYTHONPATH=tests $(BIN)/python -m planted_faults
+
+client-packages: $(TEST_STAMP) ## install the clients that tests drive, which a test would do otherwise
+	PYTHONPATH=tests $(BIN)/python -m shared.gateways.client_programs
 
 test-pipecat-oldest: $(TEST_STAMP) ## test the oldest Pipecat supported; EXTRAS needs stt and pipecat
 	RERUN=$(RERUN) tests/peers/pipecat_oldest.sh

@@ -2,7 +2,8 @@
 
 An environment is created once in .venv-peers, sees the packages of .venv and contains only those that differ.
 Clients whose packages suit each other share one: installing takes longer than most of their cases. Without a
-network it cannot be created, and the test is skipped.
+network it cannot be created, and the test is skipped. ``python -m shared.gateways.client_programs`` creates
+those that are shared before a test needs them.
 """
 
 import fcntl
@@ -183,3 +184,14 @@ def _run(command: list[str], package_version: str, environment: Mapping[str, str
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["version"] == package_version
     return len(result["passed"])
+
+
+def install_all() -> None:
+    """Create the environments that clients share."""
+    for requirements in _PYTHON_CLIENTS.values():
+        python_with(requirements[0])
+    node_packages(" ".join(_NODE_CLIENTS))
+
+
+if __name__ == "__main__":
+    install_all()
