@@ -16,7 +16,7 @@ STAMP      := $(call stamp_of,$(EXTRAS))
 TEST_STAMP := $(call stamp_of,$(TEST_EXTRAS))
 
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all test-nightly test-pipecat-oldest test-pipecat-client lint audit bench check-golden gpu-check image-lock train-small train-telephone dist clean
+.PHONY: help setup run test test-all test-nightly client-packages test-pipecat-oldest lint audit bench check-golden gpu-check image-lock train-small train-telephone dist clean
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)/make \1\t\2/p' Makefile | expand -t 28
 	@echo
@@ -42,23 +42,24 @@ $(VENV)/.installed+%: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[$(subst +,$(comma),$*)]'
 	@touch $@ $(VENV)/.installed
 
-# Two processes run the tests of the networks and of the engine, which compute. Then four run the others, which mostly
-# wait for the clock: with RERUN=1, as in CI, those that fail are run once more, alone, as other programs may have had the
-# machine. Only status 1 says that every test was run and some failed.
+# Two processes run the tests of the networks and of the engine, which compute, and give way to what keeps to the clock
+# beside them in CI. Then four run the others, which mostly wait for the clock: with RERUN=1, as in CI, those that fail
+# are run once more, alone, as other programs may have had the machine. Only status 1 says that every test was run and
+# some failed.
 RERUN ?=
 RUN_AGAIN = $(if $(RERUN),[ $$? -eq 1 ] && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none,false)
 COMPUTING_TESTS := tests/golden tests/models tests/tts_engine
 # Of developers' measurements, of the check of a card, on a processor, of training to the end, and of the recipes of the
-# voices: no part of what is served.
+# voices: no part of what is served. Of the documented answers, the many boundaries of each parameter.
 NIGHTLY_TESTS := tests/gpu_check tests/models/cosyvoice/training/test_learning.py tests/telephone_decoder \
-	tests/gateway/cli/test_finetune_processes.py \
+	tests/gateway/cli/test_finetune_processes.py tests/peers/test_every_documented_answer.py \
 	tests/small_voice/test_small_voice.py $(addprefix tests/benches/,\
 	cosyvoice mix xtts voices ways_in routing test_word_errors.py test_transcript_scoring.py test_pipecat_calls.py)
 
 # The second run starts whatever the first gives; the target fails if either does.
 OTHER_TESTS := $(addprefix --ignore=,$(COMPUTING_TESTS) $(NIGHTLY_TESTS))
 run_tests = failed=0; \
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $1 $(COMPUTING_TESTS) $(addprefix --ignore=,$(NIGHTLY_TESTS)) || failed=1; \
+	nice $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $1 $(COMPUTING_TESTS) $(addprefix --ignore=,$(NIGHTLY_TESTS)) || failed=1; \
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $1 $(OTHER_TESTS) || { $(RUN_AGAIN) $1 $(OTHER_TESTS); } || failed=1; \
 	exit $$failed
 
@@ -74,11 +75,11 @@ test-nightly: $(TEST_STAMP) ## test the benches of developers, networks in two t
 	OMP_NUM_THREADS=2 $(BIN)/python -m pytest tests/golden/test_check_folder.py
 	PYTHONPATH=tests $(BIN)/python -m planted_faults
 
+client-packages: $(TEST_STAMP) ## install the clients that tests drive, which a test would do otherwise
+	PYTHONPATH=tests $(BIN)/python -m shared.gateways.client_programs
+
 test-pipecat-oldest: $(TEST_STAMP) ## test the oldest Pipecat supported; EXTRAS needs stt and pipecat
 	RERUN=$(RERUN) tests/peers/pipecat_oldest.sh
-
-test-pipecat-client: $(TEST_STAMP) ## test Pipecat's browser client; needs npm and chromium
-	tests/peers/pipecat_client.sh
 
 lint: $(TEST_STAMP) ## check style, types and imports
 	$(BIN)/ruff format --check .

@@ -5,6 +5,7 @@ source is read with ``ast`` and ``tokenize``; nothing is imported. The style tes
 """
 
 import ast
+import gc
 import io
 import statistics
 import sys
@@ -43,17 +44,27 @@ def modules(root: Path) -> list[Module]:
     """Every module of the product, in the order of their paths."""
     files = [root / "__init__.py"] + [file for layer in LAYERS for file in (root / layer).rglob("*.py")]
     texts = {file: file.read_text(encoding="utf-8") for file in sorted(files)}
-    return [
-        Module(PurePosixPath(file.relative_to(root).as_posix()), text, ast.parse(text))
-        for file, text in texts.items()
-    ]
+    gc.disable()  # looking for garbage among the trees would take as long as parsing
+    try:
+        return [
+            Module(PurePosixPath(file.relative_to(root).as_posix()), text, ast.parse(text))
+            for file, text in texts.items()
+        ]
+    finally:
+        gc.enable()
+
+
+@cache
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Every node of a tree, which several checks look at."""
+    return tuple(ast.walk(tree))
 
 
 def duplicate_classes(found: list[Module]) -> dict[str, list[str]]:
     """Public class names with more than one definition, and the files that define them."""
     places: dict[str, list[str]] = defaultdict(list)
     for module in found:
-        for node in ast.walk(module.tree):
+        for node in nodes(module.tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(module.path))
     return {name: files for name, files in sorted(places.items()) if len(files) > 1}
@@ -61,9 +72,12 @@ def duplicate_classes(found: list[Module]) -> dict[str, list[str]]:
 
 def function_lengths(found: list[Module]) -> list[int]:
     """Lines of each function's body without its docstring, sorted."""
-    nodes = (node for module in found for node in ast.walk(module.tree))
-    functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    return sorted(body_lines(function) for function in functions)
+    return sorted(body_lines(function) for module in found for function in functions(module.tree))
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function and method, those inside others too."""
+    return (node for node in nodes(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -110,7 +124,7 @@ def imports(found: list[Module]) -> dict[str, set[str]]:
 
 def _imported(module: Module, names: set[str]) -> Iterator[str]:
     package = module.path.parent.parts
-    for node in ast.walk(module.tree):
+    for node in nodes(module.tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
             origin = ".".join(part for part in base if part)

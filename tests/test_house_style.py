@@ -10,7 +10,6 @@ import pytest
 import structure
 
 ROOT = Path(__file__).parents[1]
-MODULES = {module.path: module for module in structure.modules(ROOT)}
 # Files that catch every exception, so that an error ends one session or one connection and no more.
 BOUNDARIES = {
     "adapters/audiosocket/pending_call.py",
@@ -38,7 +37,10 @@ MAX_FUNCTION_LINES = 60
 # A module docstring names the thing; it does not begin with a question.
 QUESTION = re.compile(r"(What|Who|Whose|How|Whether|Where|When|Why)\b")
 
-PATHS = sorted(MODULES)
+
+def listed(findings: list[str]) -> str:
+    """All of them, which pytest abbreviates otherwise."""
+    return "\n".join(findings)
 
 
 def public_definitions(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -48,14 +50,10 @@ def public_definitions(tree: ast.Module) -> Iterator[ast.ClassDef | ast.Function
             yield node
 
 
-def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
 def broad_excepts(tree: ast.Module) -> list[int]:
     return [
         node.lineno
-        for node in ast.walk(tree)
+        for node in structure.nodes(tree)
         if isinstance(node, ast.ExceptHandler)
         and (
             node.type is None
@@ -79,66 +77,72 @@ def module_state(tree: ast.Module) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("path", PATHS, ids=str)
-def test_a_module_has_a_docstring_that_names_it(path: PurePosixPath) -> None:
-    docstring = ast.get_docstring(MODULES[path].tree)
-    assert docstring
-    assert not QUESTION.match(docstring), docstring.splitlines()[0]
+@pytest.fixture(scope="module")
+def modules() -> list[structure.Module]:
+    """Every module; read when a test runs, as each process of pytest-xdist collects all tests."""
+    return structure.modules(ROOT)
 
 
-@pytest.mark.parametrize("path", PATHS, ids=str)
-def test_public_classes_and_functions_have_a_docstring(path: PurePosixPath) -> None:
+def test_a_module_has_a_docstring_that_names_it(modules: list[structure.Module]) -> None:
+    docstrings = {str(module.path): ast.get_docstring(module.tree) for module in modules}
+    wrong = [f"{path}: {text}" for path, text in docstrings.items() if not text or QUESTION.match(text)]
+    assert not wrong, listed(wrong)
+
+
+def test_public_classes_and_functions_have_a_docstring(modules: list[structure.Module]) -> None:
     undocumented = [
-        f"{node.lineno}: {node.name}"
-        for node in public_definitions(MODULES[path].tree)
+        f"{module.path}:{node.lineno}: {node.name}"
+        for module in modules
+        for node in public_definitions(module.tree)
         if not ast.get_docstring(node)
     ]
-    assert undocumented == []
+    assert not undocumented, listed(undocumented)
 
 
-@pytest.mark.parametrize("path", PATHS, ids=str)
-def test_no_function_is_long(path: PurePosixPath) -> None:
+def test_no_function_is_long(modules: list[structure.Module]) -> None:
     long = [
-        f"{function.lineno}: {function.name}"
-        for function in functions(MODULES[path].tree)
+        f"{module.path}:{function.lineno}: {function.name}"
+        for module in modules
+        for function in structure.functions(module.tree)
         if structure.body_lines(function) > MAX_FUNCTION_LINES
     ]
-    assert long == []
+    assert not long, listed(long)
 
 
-def test_functions_are_short() -> None:
-    lengths = structure.function_lengths(list(MODULES.values()))
+def test_functions_are_short(modules: list[structure.Module]) -> None:
+    lengths = structure.function_lengths(modules)
     assert statistics.median(lengths) < 9
     assert lengths[len(lengths) * 9 // 10] < 35
 
 
-def test_a_public_class_name_is_defined_once() -> None:
-    assert structure.duplicate_classes(list(MODULES.values())) == {}
+def test_a_public_class_name_is_defined_once(modules: list[structure.Module]) -> None:
+    assert structure.duplicate_classes(modules) == {}
 
 
-def test_modules_do_not_import_each_other_in_circles() -> None:
-    assert structure.circles(list(MODULES.values())) == []
+def test_modules_do_not_import_each_other_in_circles(modules: list[structure.Module]) -> None:
+    assert structure.circles(modules) == []
 
 
-def test_a_folder_holds_few_files() -> None:
-    folders = structure.folders(list(MODULES.values()))
+def test_a_folder_holds_few_files(modules: list[structure.Module]) -> None:
+    folders = structure.folders(modules)
     assert {
         folder: files for folder, (files, _) in folders.items() if files > structure.MAX_FOLDER_FILES
     } == {}
 
 
-@pytest.mark.parametrize("path", [path for path in PATHS if str(path) not in BOUNDARIES], ids=str)
-def test_only_the_boundaries_catch_every_exception(path: PurePosixPath) -> None:
-    assert broad_excepts(MODULES[path].tree) == []
+def test_only_the_boundaries_catch_every_exception(modules: list[structure.Module]) -> None:
+    others = [module for module in modules if str(module.path) not in BOUNDARIES]
+    found = [f"{module.path}:{line}" for module in others for line in broad_excepts(module.tree)]
+    assert not found, listed(found)
 
 
-def test_the_boundaries_are_files() -> None:
-    assert {path for path in BOUNDARIES if PurePosixPath(path) not in MODULES} == set()
+def test_the_boundaries_are_files(modules: list[structure.Module]) -> None:
+    assert BOUNDARIES - {str(module.path) for module in modules} == set()
 
 
-@pytest.mark.parametrize("path", PATHS, ids=str)
-def test_a_module_holds_no_state(path: PurePosixPath) -> None:
-    assert module_state(MODULES[path].tree) == []
+def test_a_module_holds_no_state(modules: list[structure.Module]) -> None:
+    found = [f"{module.path}:{line}" for module in modules for line in module_state(module.tree)]
+    assert not found, listed(found)
 
 
 def test_the_checks_find_violations() -> None:
@@ -150,7 +154,7 @@ def test_the_checks_find_violations() -> None:
     assert module_state(tree) == [1, 3]
     assert broad_excepts(tree) == [8]
     assert [node.name for node in public_definitions(tree) if not ast.get_docstring(node)] == ["A"]
-    assert [structure.body_lines(function) for function in functions(tree)] == [4]
+    assert [structure.body_lines(function) for function in structure.functions(tree)] == [4]
 
 
 def test_the_structure_checks_find_violations() -> None:

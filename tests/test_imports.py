@@ -11,6 +11,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 import pytest
+from structure import modules, nodes
 
 ROOT = Path(__file__).parents[1]
 LAYERS = ("models", "tts_engine", "adapters", "gateway")
@@ -153,12 +154,12 @@ def is_plug_in(path: PurePosixPath) -> bool:
 def imports_of(path: PurePosixPath, tree: ast.Module) -> Iterator[Import]:
     lazy_lines = {
         inner.lineno
-        for outer in ast.walk(tree)
+        for outer in nodes(tree)
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) or _is_for_types_only(outer)
         for inner in ast.walk(outer)
         if isinstance(inner, ast.Import | ast.ImportFrom | ast.Call)
     }
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Import(names=names):
                 for alias in names:
@@ -195,9 +196,8 @@ def _relative_base(path: PurePosixPath, level: int, module: str | None) -> str:
     return ".".join([*package[: len(package) - level + 1], *([module] if module else [])])
 
 
-def violations(path: PurePosixPath, source: str) -> list[str]:
+def violations(path: PurePosixPath, tree: ast.Module) -> list[str]:
     """Every broken rule in one file of the package, as ``path:line: complaint``."""
-    tree = ast.parse(source)
     found = [
         (entry.line, complaint)
         for entry in imports_of(path, tree)
@@ -270,7 +270,7 @@ def _environment_reads(path: PurePosixPath, tree: ast.Module) -> list[tuple[int,
         return []
     names = {"environ", "environb", "getenv", "getenvb", "putenv", "expandvars"}
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="os" | "path"), attr=name) if name in names:
                 found.append((node.lineno, f"os.{name}: only the gateway reads the environment"))
@@ -288,19 +288,14 @@ def _environment_reads(path: PurePosixPath, tree: ast.Module) -> list[tuple[int,
 def _files_opened(tree: ast.Module) -> list[tuple[int, str]]:
     return [
         (node.lineno, "open(): a protocol core has no I/O")
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
     ]
 
 
-def package_files() -> list[PurePosixPath]:
-    files = [ROOT / "__init__.py"] + [file for layer in LAYERS for file in (ROOT / layer).rglob("*.py")]
-    return [PurePosixPath(file.relative_to(ROOT).as_posix()) for file in sorted(files)]
-
-
-@pytest.mark.parametrize("path", package_files(), ids=str)
-def test_imports_follow_the_rules(path: PurePosixPath) -> None:
-    assert violations(path, (ROOT / path).read_text(encoding="utf-8")) == []
+def test_imports_follow_the_rules() -> None:
+    found = [line for module in modules(ROOT) for line in violations(module.path, module.tree)]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(
@@ -363,7 +358,7 @@ def test_imports_follow_the_rules(path: PurePosixPath) -> None:
     ],
 )
 def test_a_forbidden_import_is_found(path: str, source: str, complaint: str) -> None:
-    found = violations(PurePosixPath(path), source)
+    found = violations(PurePosixPath(path), ast.parse(source))
     assert len(found) == 1, found
     assert complaint in found[0]
 
@@ -395,10 +390,10 @@ def test_a_forbidden_import_is_found(path: str, source: str, complaint: str) -> 
     ],
 )
 def test_allowed_imports_pass(path: str, source: str) -> None:
-    assert violations(PurePosixPath(path), source) == []
+    assert violations(PurePosixPath(path), ast.parse(source)) == []
 
 
 def test_the_check_reads_the_whole_package() -> None:
-    files = package_files()
+    files = [module.path for module in modules(ROOT)]
     assert {layer_of(path) for path in files} == {"", *LAYERS}
     assert PurePosixPath("gateway/cli/bench/report.py") in files

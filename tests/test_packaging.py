@@ -21,7 +21,7 @@ import vivavoce
 ROOT = Path(__file__).parents[1]
 LAYERS = ("models", "tts_engine", "adapters", "gateway")
 NOT_SOURCE = shutil.ignore_patterns(
-    ".git", ".venv", ".links", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis", "build", "dist", "out"
+    ".git", ".venv*", ".links", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis", "build", "dist", "out"
 )
 
 
@@ -123,16 +123,17 @@ def test_the_description_in_the_metadata_has_no_link_that_needs_the_repository(w
 
 @pytest.fixture(scope="module")
 def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with pip, which finds the packages of the running one behind its own."""
+    """The Python of an environment with the command pip, which finds the packages of the running one."""
     folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     (site_packages,) = folder.glob("lib/python*/site-packages")
-    for outdated in site_packages.glob(
-        "setuptools*"
-    ):  # Python 3.11 brings one that cannot read pyproject.toml
-        shutil.rmtree(outdated)
     (site_packages / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
-    return folder / "bin" / "python"
+    python, pip = folder / "bin" / "python", folder / "bin" / "pip"
+    pip.write_text(
+        f"#!{python}\nfrom pip._internal.cli.main import main\nraise SystemExit(main())\n", "utf-8"
+    )
+    pip.chmod(0o755)
+    return python
 
 
 @pytest.mark.slow

@@ -143,7 +143,7 @@ def test_a_step_sleeps_for_its_cost() -> None:
 
 @pytest.mark.slow
 def test_the_bench_compares_three_orders_and_sets_targets_for_the_deadline_order() -> None:
-    report = measure(requests=300)
+    report = measure(requests=150)
     with_targets = [figure for figure in report.figures if figure.reached is not None]
     assert [figure.reached for figure in with_targets] == [True, True]
     assert all("deadline" in figure.name for figure in with_targets)

@@ -88,7 +88,7 @@ CLIENTS: Final = (
     Client("elevenlabs==2.78.0", "elevenlabs/sdk.py", ("after idling",)),
     Client("@elevenlabs/elevenlabs-js@2.73.0", "elevenlabs/sdk.mjs", HTTP),
     Client("cartesia[websockets]==4.2.0", "cartesia/sdk.py"),
-    Client("ws@8.18.3 @cartesia/cartesia-js@4.2.0", "cartesia/sdk.mjs", needs_tls=True),
+    Client("ws@8.23.0 @cartesia/cartesia-js@4.2.0", "cartesia/sdk.mjs", needs_tls=True),
     Client("deepgram-sdk==7.17.0", "deepgram/sdk.py"),
     Client("@deepgram/sdk@5.13.0", "deepgram/sdk.mjs"),
     Client("requests of coqui's xtts-streaming-server", "xtts/coqui_requests.py", WORDS + HTTP),

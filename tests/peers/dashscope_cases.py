@@ -1,4 +1,4 @@
-"""The features of the DashScope SDK as cases, run by an interpreter with the SDK and without vivavoce.
+"""The features of the DashScope SDK as cases, run by an interpreter with the SDK.
 
     python dashscope_cases.py OUT      in an environment with DASHSCOPE_API_KEY, DASHSCOPE_WEBSOCKET_BASE_URL
                                        and DASHSCOPE_HTTP_BASE_URL

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benches.browser_calls import hang_up, probed_call, probed_tab, start_call
-from shared.browser.chromium import BrowserTab, open_chromium
+from shared.browser.chromium import BrowserTab, shared_chromium
 from shared.browser.chromium_calls import (
     LONG,
     TIMEOUT_S,
@@ -225,7 +225,7 @@ def test_a_server_that_goes_away_is_named_before_the_browser_notices() -> None:
     async def scenario() -> None:
         async with (
             server_process() as (process, url),
-            open_chromium() as browser,
+            shared_chromium() as browser,
             probed_call(browser, f"{url}/call") as tab,
         ):
             away = f"The server at {url.removeprefix('http://')} does not answer."
@@ -249,7 +249,7 @@ def test_a_server_that_stalls_is_named_and_the_call_goes_on() -> None:
     async def scenario() -> None:
         async with (
             server_process() as (process, url),
-            open_chromium() as browser,
+            shared_chromium() as browser,
             probed_call(browser, f"{url}/call") as tab,
         ):
             await tab.run("bench.next('onset')")
@@ -275,7 +275,7 @@ def test_a_server_that_is_shut_down_is_named() -> None:
     async def scenario() -> None:
         async with (
             server_process() as (process, url),
-            open_chromium() as browser,
+            shared_chromium() as browser,
             probed_call(browser, f"{url}/call") as tab,
         ):
             await tab.run("bench.next('onset')")

@@ -1,16 +1,9 @@
-"""The unmodified DashScope SDKs against a vivavoce server.
-
-Each SDK version gets an interpreter of its own in pytest's cache folder. Without a network to install it
-from, the tests are skipped; in CI they are required.
-"""
+"""The unmodified DashScope SDKs against a vivavoce server, each version by an interpreter that has it."""
 
 import asyncio
 import io
 import json
 import os
-import subprocess
-import sys
-import venv
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -22,7 +15,7 @@ import numpy as np
 import pytest
 
 from shared.engine.standin_backend import StandInBackend
-from shared.gateways.client_programs import run_python_program
+from shared.gateways.client_programs import python_with, run_python_program
 from vivavoce.gateway.access.access_control import AccessControl, Grant
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
 from vivavoce.gateway.access.url_guard import UrlGuard
@@ -77,21 +70,9 @@ class FakeVoiceRegistry:
 
 
 @pytest.fixture(params=VERSIONS)
-def python(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Path:
-    """Return an interpreter with one version of the SDK and without vivavoce."""
-    assert pytestconfig.cache is not None
-    version = request.param
-    home = pytestconfig.cache.mkdir(f"dashscope-{version}-python{sys.version_info[0]}{sys.version_info[1]}")
-    interpreter = home / "bin" / "python"
-    if not (home / "complete").exists():
-        venv.create(home, with_pip=False, clear=True)
-        pip = [sys.executable, "-m", "pip", "--python", str(interpreter), "install", "--quiet"]
-        options = ["--no-compile", "--disable-pip-version-check", "--retries", "1", "--timeout", "15"]
-        installed = subprocess.run([*pip, *options, f"dashscope=={version}"], capture_output=True, text=True)
-        if installed.returncode:
-            pytest.skip(f"dashscope {version} cannot be installed here: {installed.stderr.strip()[-200:]}")
-        (home / "complete").touch()
-    return interpreter
+def python(request: pytest.FixtureRequest) -> Path:
+    """Return an interpreter with one version of the SDK."""
+    return Path(python_with(f"dashscope=={request.param}"))
 
 
 class Server:

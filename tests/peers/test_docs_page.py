@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from shared.browser.chromium import BrowserTab, open_chromium
+from shared.browser.chromium import BrowserTab, shared_chromium
 from shared.browser.chromium_calls import needs_chromium
 from shared.gateways.running_gateway import running_gateway
 from vivavoce.gateway.access.keys import KeyLimits, KeysFile, Scope
@@ -29,7 +29,7 @@ def test_an_example_is_sent_from_the_page_with_the_key(tmp_path: Path) -> None:
         async with (
             asyncio.timeout(TIMEOUT_S),
             running_gateway(access_keys_file=file) as url,
-            open_chromium() as browser,
+            shared_chromium() as browser,
         ):
             tab = await browser.new_tab()
             await tab.add_init_script(VIOLATIONS)

@@ -5,20 +5,13 @@ Vercel's AI SDK and wyoming-openai. schemathesis sends requests that the OpenAPI
 forbids, and checks the answers against it.
 """
 
-import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
-from shared.gateways.client_programs import (
-    TIMEOUT_S,
-    python_with,
-    run_node_program,
-    run_pipecat_program,
-    run_python_program,
-)
+from shared.gateways.client_programs import run_node_program, run_pipecat_program, run_python_program
+from shared.gateways.documented_answers import check_documented_answers
 from shared.gateways.tls_proxy import tls_proxy
 
 PROGRAMS = Path(__file__).with_name("openai")
@@ -70,18 +63,5 @@ def test_pipecats_service_works(server: tuple[str, str, str]) -> None:
 
 
 def test_schemathesis_finds_no_undocumented_answer(gateway: dict[str, str], tmp_path: Path) -> None:
-    url, key = gateway["url"], gateway["admin_key"]
-    python = Path(python_with("schemathesis==4.32.5"))
-    names = "not_a_server_error status_code content_type response_schema response_headers".split()
-    checks = [name if name.startswith("not") else f"{name}_conformance" for name in names]
-    command = [
-        *(str(python.with_name("schemathesis")), "run", f"{url}/openapi.json"),
-        *("--header", f"Authorization: Bearer {key}", "--checks", ",".join(checks)),
-        *("--phases", "examples,coverage,fuzzing,stateful", "--max-examples", "6", "--no-color"),
-        *("--request-timeout", "150"),  # a call answers when a text has been heard; some are a minute long
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=tmp_path)
-    paths = httpx.get(f"{url}/openapi.json").json()["paths"]
-    count = sum(len(methods) for methods in paths.values()) - 1
-    assert done.returncode == 0, done.stdout[-8_000:]
-    assert f"{count} selected / {count} total" in done.stdout  # every operation except /openapi.json
+    """``test_every_documented_answer.py`` tries the boundaries of all operations."""
+    check_documented_answers(gateway, tmp_path, "^/v1/(audio/speech|calls|text-to-speech)")

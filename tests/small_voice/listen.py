@@ -67,10 +67,18 @@ def words_wrong(
 
     whisper: folder of another recogniser than the packaged one.
     """
-    model, words, wrong = load_recogniser(whisper), 0, 0
-    for text, samples in zip(sentences, speech, strict=True):
-        spoken = " ".join(word.text for word in world.spoken_words(text)).lower()
-        heard = transcribe(model, channel(samples)).text
+    model = load_recogniser(whisper)
+    heard = (transcribe(model, channel(samples)).text for samples in speech)
+    return words_written_wrong(sentences, heard, show)
+
+
+def words_written_wrong(
+    sentences: Sequence[str], texts: Iterable[str], show: Callable[[str], None] = lambda line: None
+) -> float:
+    """Percent of the words that a recogniser wrote wrong, in the text of each sentence."""
+    words, wrong = 0, 0
+    for sentence, heard in zip(sentences, texts, strict=True):
+        spoken = " ".join(word.text for word in world.spoken_words(sentence)).lower()
         result = score(spoken, heard)
         words += result.words
         mistakes = result.count_wrong(MistakeKind.WORD)

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from shared.browser.chromium import open_chromium
+from shared.browser.chromium import shared_chromium
 from shared.browser.chromium_calls import needs_chromium
 from shared.browser.speak_page import TIMEOUT_S, SpeakPage, on_page, opened_page
 from shared.gateways.server_process import server_process
@@ -123,7 +123,7 @@ def test_a_server_that_restarts_during_play_is_named_and_can_be_asked_again() ->
     async def run() -> None:
         async with AsyncExitStack() as opened:
             process, url = await opened.enter_async_context(server_process(0))
-            browser = await opened.enter_async_context(open_chromium())
+            browser = await opened.enter_async_context(shared_chromium())
             page = await opened.enter_async_context(opened_page(browser, url))
             await page.write(LONG)
             await page.click("play")

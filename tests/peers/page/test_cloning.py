@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the networks need torch: make test EXTRAS=dev,stt,cosyvoice")
 
-from shared.browser.chromium import open_chromium
+from shared.browser.chromium import shared_chromium
 from shared.browser.chromium_calls import needs_chromium
 from shared.browser.speak_page import TIMEOUT_S, SpeakPage, on_page, opened_page
 from shared.gateways.made_settings import make_settings
@@ -101,7 +101,7 @@ def test_four_clicks_make_a_voice_that_speaks(tmp_path: Path, monkeypatch: pytes
         async with (
             asyncio.timeout(TIMEOUT_S),
             aclosing(await Gateway.open(settings)) as gateway,
-            open_chromium() as browser,
+            shared_chromium() as browser,
         ):
             host, port = gateway.addresses.http
             async with opened_page(browser, f"http://{host}:{port}") as page:

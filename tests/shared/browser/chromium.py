@@ -1,20 +1,25 @@
 """Headless Chromium for benches and tests, on loopback only, driven over the DevTools protocol.
 
 Opens pages and runs scripts in them. Each browser has an empty temporary profile, a fake microphone that
-beeps once a second, and no name resolution beyond 127.0.0.1.
+beeps once a second, and no name resolution beyond 127.0.0.1. Tests share a browser, in which each has a
+context of its own: cookies, storage and pages like those of a new profile.
 
 Source: chromedevtools.github.io/devtools-protocol (Target, Page, Runtime); Chromium's switches.
 """
 
 import asyncio
+import atexit
 import contextlib
 import itertools
 import json
 import shutil
+import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -26,6 +31,7 @@ _START_TIMEOUT_S = 60.0
 _COMMAND_TIMEOUT_S = 60.0
 _CONDITION_TIMEOUT_S = 60.0
 _MAX_MESSAGE_BYTES = 64 << 20  # a screenshot is one message
+_NEW_CONTEXT = "Target.createBrowserContext"
 _SWITCHES = (
     "--headless",
     "--no-sandbox",
@@ -128,20 +134,31 @@ class BrowserTab:
 
 
 class Chromium:
-    """A running browser, started by ``open_chromium``."""
+    """A running browser, or a context of it, opened by ``open_chromium`` and ``shared_chromium``."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
+        self._context: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
 
     async def new_tab(self) -> BrowserTab:
         """Open an empty page."""
-        target = await self.command("Target.createTarget", {"url": "about:blank"})
+        target = await self.command("Target.createTarget", {"url": "about:blank", **self._context})
         session = await self.command(
             "Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}
         )
         return BrowserTab(self, session["sessionId"])
+
+    @contextlib.asynccontextmanager
+    async def own_context(self) -> AsyncIterator[Self]:
+        """Open pages in a context of their own until the end of this one, which closes them."""
+        self._context = {"browserContextId": (await self.command(_NEW_CONTEXT, {}))["browserContextId"]}
+        try:
+            yield self
+        finally:
+            with contextlib.suppress(BrowserFailed):
+                await self.command("Target.disposeBrowserContext", self._context)
 
     async def command(
         self, method: str, parameters: dict[str, Any], session: str | None = None
@@ -176,66 +193,92 @@ class Chromium:
                 answer.set_result({"error": {"message": "the browser has ended"}})
 
 
-@contextlib.asynccontextmanager
-async def open_chromium(*switches: str) -> AsyncIterator[Chromium]:
-    """Run a browser with a new profile for the duration of the context. Raises BrowserFailed."""
-    program = find_chromium()
-    if program is None:
-        raise BrowserFailed("Chromium is not installed: apt-get install chromium")
-    with tempfile.TemporaryDirectory(prefix="vivavoce-chromium-", ignore_cleanup_errors=True) as profile:
-        process = await asyncio.create_subprocess_exec(
-            str(program),
-            *_SWITCHES,
-            f"--user-data-dir={profile}",
-            *switches,
-            "about:blank",
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
+class ChromiumProcess:
+    """A browser process with a new profile, which starts at once. Raises BrowserFailed."""
+
+    def __init__(self) -> None:
+        program = find_chromium()
+        if program is None:
+            raise BrowserFailed("Chromium is not installed: apt-get install chromium")
+        self._profile = tempfile.TemporaryDirectory(prefix="vivavoce-chromium-", ignore_cleanup_errors=True)
+        command = [str(program), *_SWITCHES, f"--user-data-dir={self._profile.name}", "about:blank"]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
+    def debugger_url(self) -> str:
+        """Wait until the browser listens; return its URL. Raises BrowserFailed."""
+        end = time.monotonic() + _START_TIMEOUT_S
+        while time.monotonic() < end:
+            if not self.is_running:
+                raise BrowserFailed(f"Chromium ended at once, with code {self._process.returncode}")
+            with contextlib.suppress(OSError, ValueError):
+                return _url_in(Path(self._profile.name) / "DevToolsActivePort")
+            time.sleep(0.05)
+        raise BrowserFailed(f"Chromium did not start within {_START_TIMEOUT_S:g} s")
+
+    def close(self) -> None:
+        """End the process and remove its profile; it has 5 s to end by itself."""
+        self._process.terminate()
         try:
-            url = await _debugger_url(Path(profile) / "DevToolsActivePort", process)
-            # No pings: a busy browser may miss them; each command has a timeout of its own.
-            async with connect(
-                url,
-                max_size=_MAX_MESSAGE_BYTES,
-                proxy=None,
-                open_timeout=_START_TIMEOUT_S,
-                ping_interval=None,
-            ) as socket:
-                browser = Chromium(socket)
-                reading = asyncio.create_task(browser.dispatch_answers())
-                try:
-                    yield browser
-                finally:
-                    with contextlib.suppress(BrowserFailed):
-                        await browser.command("Browser.close", {})
-                    reading.cancel()
-                    await asyncio.wait({reading})
+            self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._profile.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def open_chromium() -> AsyncIterator[Chromium]:
+    """Run a browser with a new profile for the duration of the context. Raises BrowserFailed."""
+    process = ChromiumProcess()
+    try:
+        url = await asyncio.to_thread(process.debugger_url)
+        async with _connected(url) as browser:
+            yield browser
+    finally:
+        await asyncio.to_thread(process.close)
+
+
+@contextlib.asynccontextmanager
+async def shared_chromium() -> AsyncIterator[Chromium]:
+    """Open a context of the browser of this process, which starts once. Raises BrowserFailed."""
+    if not _shared_process().is_running:
+        _shared_process.cache_clear()
+    url = await asyncio.to_thread(_shared_process().debugger_url)
+    async with _connected(url) as browser, browser.own_context():
+        yield browser
+
+
+@cache
+def _shared_process() -> ChromiumProcess:
+    process = ChromiumProcess()
+    atexit.register(process.close)
+    return process
+
+
+@contextlib.asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[Chromium]:
+    # No pings: a busy browser may miss them; each command has a timeout of its own.
+    async with connect(
+        url,
+        max_size=_MAX_MESSAGE_BYTES,
+        proxy=None,
+        open_timeout=_START_TIMEOUT_S,
+        ping_interval=None,
+    ) as socket:
+        browser = Chromium(socket)
+        reading = asyncio.create_task(browser.dispatch_answers())
+        try:
+            yield browser
         finally:
-            await _terminate(process)
-
-
-async def _debugger_url(port_file: Path, process: asyncio.subprocess.Process) -> str:
-    loop = asyncio.get_running_loop()
-    end = loop.time() + _START_TIMEOUT_S
-    while loop.time() < end:
-        if process.returncode is not None:
-            raise BrowserFailed(f"Chromium ended at once, with code {process.returncode}")
-        with contextlib.suppress(OSError, ValueError):
-            return _url_in(port_file)
-        await asyncio.sleep(0.05)
-    raise BrowserFailed(f"Chromium did not start within {_START_TIMEOUT_S:g} s")
+            reading.cancel()
+            await asyncio.wait({reading})
 
 
 def _url_in(port_file: Path) -> str:
     port, path = port_file.read_text().split("\n")[:2]
     return f"ws://127.0.0.1:{int(port)}{path}"
-
-
-async def _terminate(process: asyncio.subprocess.Process) -> None:
-    try:
-        await asyncio.wait_for(process.wait(), 5.0)
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()

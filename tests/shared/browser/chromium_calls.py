@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benches.browser_calls import serve_browser_calls
-from shared.browser.chromium import BrowserTab, Chromium, find_chromium, loopback_only, open_chromium
+from shared.browser.chromium import BrowserTab, Chromium, find_chromium, loopback_only, shared_chromium
 from shared.engine.standin_backend import StandInBackend
 from vivavoce.gateway.calls.agents.agent import Agent
 from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
@@ -41,7 +41,7 @@ async def fixture(
         with loopback_only():
             async with (
                 serve_browser_calls(opened, browser_settings, agent) as (calls, url),
-                open_chromium() as browser,
+                shared_chromium() as browser,
             ):
                 yield BrowserFixture(calls, url, browser)
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from shared.browser.chromium import BrowserTab, Chromium, open_chromium
+from shared.browser.chromium import BrowserTab, Chromium, shared_chromium
 from shared.gateways.running_gateway import running_gateway
 
 TIMEOUT_S = 180.0
@@ -107,7 +107,7 @@ def on_page(
         async with (
             asyncio.timeout(TIMEOUT_S),
             running_gateway(**settings) as url,
-            open_chromium() as browser,
+            shared_chromium() as browser,
             opened_page(browser, url, *init_scripts, key=key) as page,
         ):
             await test(page)

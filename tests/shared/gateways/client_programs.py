@@ -1,19 +1,24 @@
-"""Client programs of other projects, each run in an environment of its own against a gateway.
+"""Client programs of other projects, run against a gateway in environments that have their packages.
 
 An environment is created once in .venv-peers, sees the packages of .venv and contains only those that differ.
-Without a network it cannot be created, and the test is skipped.
+Clients whose packages suit each other share one: installing takes longer than most of their cases. Without a
+network it cannot be created, and the test is skipped. ``python -m shared.gateways.client_programs`` creates
+those that are shared before a test needs them.
 """
 
+import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -21,6 +26,36 @@ ROOT = Path(__file__).parents[3]
 ENVIRONMENTS = ROOT / ".venv-peers"
 TIMEOUT_S = 300.0
 _SERVER = ROOT / "tests" / "peers" / "server.py"
+# By folder, what is installed together; any other requirement has a folder of its own.
+_PYTHON_CLIENTS: Final[Mapping[str, Sequence[str]]] = {
+    "python-clients": (
+        "openai[realtime]==3.54.0",
+        "openai-agents[voice]==0.24.0",
+        "dashscope==2.0.2",
+        "elevenlabs==2.78.0",
+        "cartesia[websockets]==4.2.0",
+        "deepgram-sdk==7.17.0",
+        *(
+            f"livekit-plugins-{service}==1.8.9"
+            for service in ("openai", "elevenlabs", "cartesia", "deepgram", "inworld")
+        ),
+        "schemathesis==4.32.5",
+    ),
+    "older-python-clients": ("openai==1.109.1", "dashscope==1.25.24"),
+}
+_NODE_CLIENTS: Final = (
+    "ws@8.23.0",  # of OpenAI's and Cartesia's SDKs
+    "openai@7.57.0",
+    "ai@7.0.173",
+    "@ai-sdk/openai@4.0.118",
+    "@elevenlabs/elevenlabs-js@2.73.0",
+    "@cartesia/cartesia-js@4.2.0",
+    "@deepgram/sdk@5.13.0",
+    "@pipecat-ai/client-js@1.13.1",
+    "@pipecat-ai/small-webrtc-transport@1.10.8",
+    "esbuild@0.28.2",
+    "axe-core@4.14.1",
+)
 
 
 @contextmanager
@@ -39,17 +74,44 @@ def run_gateway(folder: Path) -> Iterator[dict[str, str]]:
 
 def python_with(requirement: str, base: str = sys.executable) -> str:
     """Return a Python with the requirement, and all packages of this one if that is its base."""
-    folder = ENVIRONMENTS / requirement.replace("==", "-")
+    shared = _environment_of(requirement) if base == sys.executable else None
+    name, requirements = shared or (requirement.replace("==", "-"), [requirement])
+    folder = ENVIRONMENTS / name
     python = folder / "bin" / "python"
-    done_mark = folder / ".made"
-    if not done_mark.exists():
-        subprocess.run([base, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True)
-        if base == sys.executable:
-            _see_packages_of_this_python(python)
-        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(python)]
-        install([*pip, "install", "--progress-bar", "off", requirement])
-        done_mark.touch()
+    with _made_once(folder, requirements) as is_made:
+        if not is_made:
+            subprocess.run([base, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True)
+            if base == sys.executable:
+                _see_packages_of_this_python(python)
+            pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+            options = ["--no-compile", "--progress-bar", "off"]
+            install([*pip, "--python", str(python), "install", *options, *requirements])
     return str(python)
+
+
+def _environment_of(requirement: str) -> tuple[str, Sequence[str]] | None:
+    """The shared environment that has a requirement, with or without its extras."""
+    for name, requirements in _PYTHON_CLIENTS.items():
+        if requirement in requirements or requirement in map(_without_extras, requirements):
+            return name, requirements
+    return None
+
+
+def _without_extras(requirement: str) -> str:
+    return re.sub(r"\[.*]", "", requirement)
+
+
+@contextmanager
+def _made_once(folder: Path, packages: Sequence[str]) -> Iterator[bool]:
+    """Whether the folder has the packages; otherwise the block installs them, while other processes wait."""
+    ENVIRONMENTS.mkdir(exist_ok=True)
+    mark, wanted = folder / ".made", "\n".join(packages)
+    with Path(f"{folder}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        is_made = mark.is_file() and mark.read_text() == wanted
+        yield is_made
+        if not is_made:
+            mark.write_text(wanted)
 
 
 def _see_packages_of_this_python(python: Path) -> None:
@@ -89,20 +151,23 @@ def run_node_program(
 
 def node_program(packages: str, program: Path) -> Path:
     """Return a copy of a program for Node beside the packages, from where Node resolves its imports."""
-    return Path(shutil.copy(program, node_packages(packages)))
+    return Path(shutil.copy(program, node_packages(packages) / f"{program.parent.name}-{program.name}"))
 
 
 def node_packages(packages: str) -> Path:
     """Return the folder in whose ``node_modules`` the packages are; skips the test if they cannot be had."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("Node is not installed")
-    place = ENVIRONMENTS / f"node-{packages.replace('/', '-').replace(' ', '+')}"
-    if not (place / "node_modules" / ".made").exists():
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "package.json").write_text('{"private": true}')
-        npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", *packages.split()]
-        install(npm, cwd=place)
-        (place / "node_modules" / ".made").touch()
+    name, wanted = f"node-{packages.replace('/', '-').replace(' ', '+')}", tuple(packages.split())
+    if set(wanted) <= set(_NODE_CLIENTS):
+        name, wanted = "node-clients", _NODE_CLIENTS
+    place = ENVIRONMENTS / name
+    with _made_once(place, wanted) as is_made:
+        if not is_made:
+            place.mkdir(exist_ok=True)
+            (place / "package.json").write_text('{"private": true}')
+            npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", *wanted]
+            install(npm, cwd=place)
     return place
 
 
@@ -119,3 +184,14 @@ def _run(command: list[str], package_version: str, environment: Mapping[str, str
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["version"] == package_version
     return len(result["passed"])
+
+
+def install_all() -> None:
+    """Create the environments that clients share."""
+    for requirements in _PYTHON_CLIENTS.values():
+        python_with(requirements[0])
+    node_packages(" ".join(_NODE_CLIENTS))
+
+
+if __name__ == "__main__":
+    install_all()

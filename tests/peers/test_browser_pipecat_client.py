@@ -1,28 +1,28 @@
 """Pipecat's own client (client-js, small-webrtc-transport) calls from a real Chromium over loopback.
 
-pytest does not collect this file: ``pipecat_client.sh`` builds the bundle that it needs and runs it. The
-client is as published except for its media manager: the default is Daily's, which loads code from Daily's
-server at the first connection; these tests use the transport's other one, ``WavMediaManager``.
+The client is as published except for its media manager: the default is Daily's, which loads code from
+Daily's server at the first connection; these tests use the transport's other one, ``WavMediaManager``.
 """
 
-import asyncio
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import subprocess
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from benches.browser_calls import serve_browser_calls
-from shared.browser.chromium import BrowserTab, loopback_only, open_chromium
-from shared.engine.standin_backend import StandInBackend
+from shared.browser.chromium import BrowserTab
+from shared.browser.chromium_calls import LONG, BrowserFixture, needs_chromium, with_browser
+from shared.gateways.client_programs import node_packages
 from vivavoce.gateway.calls.ways_in.browser.calls import BrowserCalls
-from vivavoce.gateway.calls.ways_in.browser.settings import BrowserCallSettings
-from vivavoce.tts_engine.engine import Engine
 
-BUNDLE = Path(os.environ["PIPECAT_CLIENT_BUNDLE"]).read_text(encoding="utf-8")
-TIMEOUT_S = 180.0
-LONG_TEXT = "one two three four five six seven eight nine ten eleven twelve " * 20  # longer than any test
+pytestmark = needs_chromium
+
+PACKAGES: Final = "@pipecat-ai/client-js@1.13.1 @pipecat-ai/small-webrtc-transport@1.10.8 esbuild@0.28.2"
+EXPORTS: Final = """
+export * from "@pipecat-ai/client-js";
+export * from "@pipecat-ai/small-webrtc-transport";
+"""
 
 CLIENT = """(() => {
   const clientEvents = window.clientEvents = [];
@@ -54,25 +54,36 @@ CLIENT = """(() => {
 })()"""
 
 
-@asynccontextmanager
-async def client(greeting: str = "") -> AsyncIterator[tuple[BrowserCalls, BrowserTab]]:
-    async with asyncio.timeout(TIMEOUT_S), await Engine.open(backend=StandInBackend()) as engine:
-        with loopback_only():
-            settings = BrowserCallSettings(greeting=greeting)
-            async with serve_browser_calls(engine, settings) as (calls, url), open_chromium() as browser:
-                tab = await browser.new_tab()
-                await tab.open(url + "/status")  # any page of the server's origin
-                await tab.run(BUNDLE)
-                await tab.run(CLIENT)
-                yield calls, tab
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The client as one script, whose exports are properties of ``pipecat``."""
+    folder, out = node_packages(PACKAGES), tmp_path_factory.mktemp("bundle") / "bundle.js"
+    Path(folder, "pipecat.js").write_text(EXPORTS, encoding="utf-8")
+    options = ["--bundle", "--format=iife", "--global-name=pipecat", "--log-level=warning"]
+    esbuild = str(folder / "node_modules/.bin/esbuild")
+    subprocess.run([esbuild, "pipecat.js", *options, f"--outfile={out}"], cwd=folder, check=True)
+    return out.read_text(encoding="utf-8")
 
 
-def with_client(test: Callable[[BrowserCalls, BrowserTab], Awaitable[None]], greeting: str = "") -> None:
-    async def run() -> None:
-        async with client(greeting) as (calls, tab):
-            await test(calls, tab)
+Scenario = Callable[[BrowserCalls, BrowserTab], Awaitable[None]]
+WithClient = Callable[..., None]
 
-    asyncio.run(run())
+
+@pytest.fixture
+def with_client(bundle: str) -> WithClient:
+    """Runs a scenario in a page with the client, which greets the caller."""
+
+    def run(scenario: Scenario, greeting: str = "") -> None:
+        async def opened(fixture: BrowserFixture) -> None:
+            tab = await fixture.browser.new_tab()
+            await tab.open(fixture.url + "/status")  # any page of the server's origin
+            await tab.run(bundle)
+            await tab.run(CLIENT)
+            await scenario(fixture.calls, tab)
+
+        with_browser(opened, greeting=greeting)
+
+    return run
 
 
 START = 'bot.startBotAndConnect({ endpoint: location.origin + "/start", requestData: {} })'
@@ -80,12 +91,14 @@ OFFER = 'bot.connect({ webrtcRequestParams: { endpoint: location.origin + "/api/
 
 
 @pytest.mark.parametrize("connect", [START, OFFER], ids=["start", "offer"])
-def test_the_client_connects_gets_ready_receives_speech_and_hangs_up(connect: str) -> None:
+def test_the_client_connects_gets_ready_receives_speech_and_hangs_up(
+    connect: str, with_client: WithClient
+) -> None:
     async def scenario(calls: BrowserCalls, tab: BrowserTab) -> None:
         await tab.run(connect)
         await tab.wait_until("eventsOf('onBotReady').length === 1")
         assert await tab.run("eventsOf('onBotReady')[0].about.library") == "vivavoce"
-        await tab.run(f"bot.sendText({LONG_TEXT!r})")
+        await tab.run(f"bot.sendText({LONG!r})")
         await tab.wait_until("eventsOf('onBotStartedSpeaking').length === 1 && window.botTrack")
         while await tab.run("peakLevel()") <= 0.1:
             pass
@@ -102,7 +115,7 @@ def test_the_client_connects_gets_ready_receives_speech_and_hangs_up(connect: st
     with_client(scenario)
 
 
-def test_the_greeting_is_played_to_its_end_in_two_calls() -> None:
+def test_the_greeting_is_played_to_its_end_in_two_calls(with_client: WithClient) -> None:
     async def scenario(calls: BrowserCalls, tab: BrowserTab) -> None:
         for number in (1, 2):
             await tab.run(START)
@@ -115,10 +128,10 @@ def test_the_greeting_is_played_to_its_end_in_two_calls() -> None:
     with_client(scenario, "Good day to you.")
 
 
-def test_text_sent_while_the_bot_speaks_interrupts_it() -> None:
+def test_text_sent_while_the_bot_speaks_interrupts_it(with_client: WithClient) -> None:
     async def scenario(calls: BrowserCalls, tab: BrowserTab) -> None:
         await tab.run(START)
-        await tab.run(f"bot.sendText({LONG_TEXT!r})")
+        await tab.run(f"bot.sendText({LONG!r})")
         await tab.wait_until("eventsOf('onBotTtsText').length >= 2")
         await tab.run("clientEvents.length = 0; bot.sendText('Again.')")
         await tab.wait_until("eventsOf('onBotTtsText').some(({ text }) => text === 'Again')")
