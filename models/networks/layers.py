@@ -28,6 +28,11 @@ class PreparedModule(nn.Module):
         raise NotImplementedError
 
 
+def new_embedding(rows: int, width: int) -> nn.Embedding:
+    """An embedding of zeros. To draw weights on the device "meta", torch imports its compiler, 1 to 2 s."""
+    return nn.Embedding(rows, width, _weight=torch.zeros(rows, width))
+
+
 def pack_matrix(weight: Tensor) -> Tensor:
     """Pack a weight (outputs, inputs) for ``packed_linear``. The weight given is no longer needed."""
     has_blocks = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]

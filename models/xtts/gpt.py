@@ -29,7 +29,7 @@ from ..decoding.kv_memory import KvStepPlan, SpeechLmState, empty_state, place_c
 from ..devices.execution import Precision
 from ..devices.torch_devices import to_device
 from ..networks.kernel_support import MAX_FUSED_ROWS, has_fused_kernels
-from ..networks.layers import join_matrices, load_weights
+from ..networks.layers import join_matrices, load_weights, new_embedding
 from ..networks.precision import MatrixRole, linear_class
 from .config import XttsGptConfig
 
@@ -55,10 +55,10 @@ class XttsGpt(nn.Module, ABC):
         super().__init__()
         self.config = config
         self.text_ends = (start_text_id, stop_text_id)
-        self.text_embedding = nn.Embedding(config.text_vocab_size, config.hidden)
-        self.speech_embedding = nn.Embedding(config.speech_vocab_size, config.hidden)
-        self.text_positions = nn.Embedding(config.text_positions, config.hidden)
-        self.speech_positions = nn.Embedding(config.speech_positions, config.hidden)
+        self.text_embedding = new_embedding(config.text_vocab_size, config.hidden)
+        self.speech_embedding = new_embedding(config.speech_vocab_size, config.hidden)
+        self.text_positions = new_embedding(config.text_positions, config.hidden)
+        self.speech_positions = new_embedding(config.speech_positions, config.hidden)
         self.final_norm = nn.LayerNorm(config.hidden)
 
     @property

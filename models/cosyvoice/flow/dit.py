@@ -221,8 +221,8 @@ class _RotaryFrequencies(nn.Module):
 
     def __init__(self, head_dim: int) -> None:
         super().__init__()
-        rates = 1.0 / (10000 ** (torch.arange(0, head_dim, 2).float() / head_dim))
-        self.register_buffer("inv_freq", rates)
+        rates = [10000 ** (-channel / head_dim) for channel in range(0, head_dim, 2)]
+        self.register_buffer("inv_freq", torch.tensor(rates))
 
 
 class FlowDit(PreparedModule):

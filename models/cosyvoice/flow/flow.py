@@ -40,7 +40,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...devices.torch_devices import to_device
-from ...networks.layers import Linear, PreparedModule
+from ...networks.layers import Linear, PreparedModule, new_embedding
 from ...networks.state import map_state
 from ..config import (
     BLOCK_FRAMES,
@@ -89,7 +89,7 @@ class Flow(PreparedModule, StreamingFlow):
         self.config = config
         self.policy = policy or EXACT_POLICY
         width = config.encoder.width if config.encoder else MEL_BANDS
-        self.input_embedding = nn.Embedding(config.codebook_size, width)
+        self.input_embedding = new_embedding(config.codebook_size, width)
         self.spk_embed_affine_layer = Linear(config.speaker_width, MEL_BANDS)
         if config.encoder:
             self.encoder = FlowEncoder(config.encoder)

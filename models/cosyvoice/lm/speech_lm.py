@@ -23,7 +23,7 @@ from ...decoding.kv_memory import KvStepPlan, SpeechLmState, empty_state, place_
 from ...devices.execution import Precision
 from ...devices.torch_devices import to_device
 from ...networks.kernel_support import MAX_FUSED_ROWS, has_fused_kernels
-from ...networks.layers import Linear, join_matrices, load_weights
+from ...networks.layers import Linear, join_matrices, load_weights, new_embedding
 from ...networks.precision import MatrixRole, linear_class
 from ..config import TEXT_EMBEDDING_KEY, TIED_HEAD_KEY, CosyVoiceVersion, SpeechLmConfig
 from .generation import LmInput, lm_input_index
@@ -61,10 +61,10 @@ class SpeechLm(nn.Module):
     def __init__(self, config: SpeechLmConfig, precision: Precision = Precision.FP32) -> None:
         super().__init__()
         self.config = config
-        self.text_embedding = nn.Embedding(config.text_vocab_size, config.hidden)
-        self.speech_embedding = nn.Embedding(config.speech_vocab_size, config.hidden)
+        self.text_embedding = new_embedding(config.text_vocab_size, config.hidden)
+        self.speech_embedding = new_embedding(config.speech_vocab_size, config.hidden)
         if config.version is CosyVoiceVersion.V2:
-            self.control_embedding = nn.Embedding(2, config.hidden)
+            self.control_embedding = new_embedding(2, config.hidden)
         self.layers = nn.ModuleList(
             _DecoderLayer(
                 config, *(linear_class(precision, place, layer / config.layers) for place in MatrixRole)

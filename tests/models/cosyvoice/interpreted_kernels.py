@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shared.runtimes.drawn_networks import draw_and_prepare
+from shared.runtimes.fast_interpreter import DECODER_TILES, speed_up_interpreter
 from shared.runtimes.float16_products import round_factors, rounded_attention
 from vivavoce.models.cosyvoice.config import CosyVoiceVersion, DitConfig, SpeechLmConfig, UnetConfig
 from vivavoce.models.cosyvoice.flow import dit, unet
@@ -132,6 +133,8 @@ def _estimator_step(
             nullcontext() if is_fused else rounding,
             patch.object(kernel_support, "runs_triton", return_value=is_fused),
             patch.object(flow_kernels, "_SLOTS", 32),
+            patch.object(flow_kernels, "BUSY_PROGRAMS", 8),  # 32 queries a program
+            patch.object(fused_kernels, "_MAX_PARTS", 4),
         ):
             results.append(stepped.step(x, conditions, offsets, state, plan, CacheForm.KEYS_VALUES))
     (expected, expected_state), (velocity, state) = results
@@ -209,7 +212,7 @@ def _language_model_layers(precision: Precision) -> Iterator[tuple[str, float]]:
             with (
                 patch.object(kernel_support, "runs_triton", return_value=is_fused),
                 patch.object(memory_attention, "SLOTS", 16),
-                patch.multiple(decoder_layers, SLOTS=16, _DEPTH=64),
+                patch.multiple(decoder_layers, **DECODER_TILES),
             ):
                 results.append((lm.run_layers(x.clone(), kv, plan), kv))
         expected, expected_kv = results[0]
@@ -296,4 +299,5 @@ def _distance(found: Tensor, expected: Tensor) -> float:
 
 
 if __name__ == "__main__":
+    speed_up_interpreter()
     print(json.dumps(list(errors())))

@@ -4,6 +4,8 @@ import logging
 import os
 import re
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import onnx
@@ -39,6 +41,26 @@ from vivavoce.models.cosyvoice.onnx_runtime.networks import (  # noqa: E402
 from vivavoce.models.cosyvoice.tensorrt_engines.networks import load_engines  # noqa: E402
 from vivavoce.models.devices.execution import DeviceError, Executor, Precision  # noqa: E402
 from vivavoce.models.devices.torch_devices import CPU  # noqa: E402
+
+Exports = Callable[[int, Precision], Path]
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
+    """The folder of a bundle of a seed with its graphs in a precision, which is exported once."""
+
+    @cache
+    def export(seed: int, precision: Precision) -> Path:
+        folder = tmp_path_factory.mktemp("exports") / "bundle"
+        write_random_bundle(folder, CosyVoiceVersion.V2, BundleSize.TINY, seed)
+        list(export_bundle(open_bundle(folder), precision))
+        return folder
+
+    return export
+
+
+def copied(folder: Path, target: Path) -> CosyVoiceBundle:
+    return open_bundle(Path(shutil.copytree(folder, target)))
 
 
 @pytest.fixture
@@ -95,19 +117,16 @@ def test_the_digest_is_of_the_weights_not_of_their_file(bundle: CosyVoiceBundle,
     assert bundle_digest(open_bundle(tmp_path / "other")) != digest
 
 
-def test_graphs_of_other_weights_are_refused(bundle: CosyVoiceBundle, tmp_path: Path) -> None:
-    list(export_bundle(bundle, Precision.INT4))
+def test_graphs_of_other_weights_are_refused(exports: Exports, tmp_path: Path) -> None:
     write_random_bundle(tmp_path / "other", CosyVoiceVersion.V2, BundleSize.TINY, seed=6)
-    shutil.copytree(bundle.folder / "onnx", tmp_path / "other" / "onnx")
+    shutil.copytree(exports(5, Precision.INT4) / "onnx", tmp_path / "other" / "onnx")
     with pytest.raises(InvalidBundleError, match=r"made from other weights.*run vivavoce bundle export"):
         load_array_lm(open_bundle(tmp_path / "other"), Precision.INT4)
 
 
 @pytest.mark.parametrize("version", ["1", None])  # graphs of the first format have no number
-def test_a_graph_of_another_format_is_refused(
-    bundle: CosyVoiceBundle, version: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    list(export_bundle(bundle, Precision.INT4_INT8))
+def test_a_graph_of_another_format_is_refused(exports: Exports, version: str | None, tmp_path: Path) -> None:
+    bundle = copied(exports(5, Precision.INT4_INT8), tmp_path / "bundle")
     path = graph_path(bundle, "flow_step", "int8")
     model = onnx.load(path, load_external_data=False)
     (number,) = (prop for prop in model.metadata_props if prop.key == FORMAT_KEY)
@@ -125,8 +144,8 @@ def test_a_graph_of_another_format_is_refused(
 
 
 @pytest.mark.parametrize("name", ["lm_step.int4.onnx", "lm_step.int4.onnx.data"])
-def test_a_damaged_graph_is_refused_with_its_remedy(bundle: CosyVoiceBundle, name: str) -> None:
-    list(export_bundle(bundle, Precision.INT4))
+def test_a_damaged_graph_is_refused_with_its_remedy(exports: Exports, name: str, tmp_path: Path) -> None:
+    bundle = copied(exports(5, Precision.INT4), tmp_path / "bundle")
     damaged = bundle.folder / "onnx" / name
     os.truncate(damaged, damaged.stat().st_size // 2)
     with pytest.raises(InvalidBundleError, match=r"lm_step\.int4\.onnx: .*run vivavoce bundle export"):
@@ -138,18 +157,15 @@ def test_a_damaged_graph_is_refused_with_its_remedy(bundle: CosyVoiceBundle, nam
 
 @pytest.mark.parametrize("name", ["flow_encoder.onnx.data", "flow_step.onnx", "vocoder.onnx"])
 def test_damaged_and_foreign_graphs_of_flow_and_vocoder_are_refused(
-    bundle: CosyVoiceBundle, name: str, tmp_path: Path
+    exports: Exports, name: str, tmp_path: Path
 ) -> None:
-    list(export_bundle(bundle, Precision.FP32))
+    bundle, other = (copied(exports(seed, Precision.FP32), tmp_path / str(seed)) for seed in (5, 6))
     damaged, graph = bundle.folder / "onnx" / name, name.removesuffix(".data")
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InvalidBundleError, match=rf"{graph}: .*run vivavoce bundle export"):
         load_array_render_networks(bundle, EXACT_POLICY, Precision.FP32)
     damaged.write_bytes(whole)
-    write_random_bundle(tmp_path / "other", CosyVoiceVersion.V2, BundleSize.TINY, seed=6)
-    other = open_bundle(tmp_path / "other")
-    list(export_bundle(other, Precision.FP32))
     for file in (bundle.folder / "onnx").glob(f"{graph}*"):
         shutil.copy(file, other.folder / "onnx")
     with pytest.raises(InvalidBundleError, match=rf"{graph}: made from other weights"):

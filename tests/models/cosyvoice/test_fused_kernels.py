@@ -1,11 +1,12 @@
 """The fused kernels compute what torch does, in Triton's interpreter, and are launched seldom."""
 
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from shared.runtimes.interpreted_script import output_of
+from shared.runtimes.interpreted_script import outputs_of
 
 pytest.importorskip("torch", reason="needs torch (EXTRAS=cosyvoice)")
 pytest.importorskip("triton", reason="needs Triton (EXTRAS=triton)")
@@ -42,14 +43,20 @@ _MAX_LAUNCHES = {
 }
 
 
-def test_fused_kernels_compute_what_torch_does() -> None:
-    errors = output_of(_FOLDER / "interpreted_kernels.py")
+@pytest.fixture(scope="module")
+def printed() -> list[Any]:
+    """Errors of the kernels, and launches of steps."""
+    return outputs_of(_FOLDER / "interpreted_kernels.py", _FOLDER / "counted_launches.py")
+
+
+def test_fused_kernels_compute_what_torch_does(printed: list[Any]) -> None:
+    errors, _ = printed
     assert len(errors) == 56
     assert [(name, error) for name, error in errors if not error <= _TOLERANCES.get(name, 1e-5)] == []
 
 
-def test_a_step_launches_few_kernels() -> None:
-    counts = output_of(_FOLDER / "counted_launches.py")
+def test_a_step_launches_few_kernels(printed: list[Any]) -> None:
+    _, counts = printed
     assert len(counts) == 6
     limits = {
         name: limit for name in counts for step, limit in _MAX_LAUNCHES.items() if name.startswith(step)

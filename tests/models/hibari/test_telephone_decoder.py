@@ -185,7 +185,7 @@ def test_without_whole_weights_the_own_decoder_speaks(
     other = tmp_path / "weights.npz"
     if damage == "other content":
         other.write_bytes(WEIGHTS.read_bytes()[:-1])
-    whole = PreparedFiles.load(ASSETS, tmp_path)
+    whole = PreparedFiles.load(ASSETS)
     monkeypatch.setattr(prepared_files, "TELEPHONE_WEIGHTS", str(other))
     files = PreparedFiles.load(ASSETS, tmp_path)
     assert whole.graphs()[2] is not None and files.graphs()[2] is None

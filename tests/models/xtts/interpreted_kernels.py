@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from shared.runtimes.drawn_networks import draw_and_prepare
+from shared.runtimes.fast_interpreter import DECODER_TILES, speed_up_interpreter
 from vivavoce.models.decoding.kv_memory import SpeechLmState, last_valid_hidden
 from vivavoce.models.decoding.uniforms import seeded_uniforms
 from vivavoce.models.devices.execution import Precision
@@ -95,11 +96,11 @@ def _sample(gpt: TorchXttsGpt, prompts: Sequence[XttsPrompt]) -> list[int]:
 
 @contextmanager
 def _kernels(is_fused: bool) -> Iterator[None]:
-    """Compute by the kernel or without; in small tiles, so that there are several."""
+    """Compute by the kernel or without; in tiles of which there are a few."""
     with (
         patch.object(kernel_support, "runs_triton", return_value=is_fused),
         patch.object(memory_attention, "SLOTS", 16),
-        patch.multiple(decoder_layers, SLOTS=16, _DEPTH=64),
+        patch.multiple(decoder_layers, **DECODER_TILES),
     ):
         yield
 
@@ -109,4 +110,5 @@ def _distance(found: Tensor, expected: Tensor) -> float:
 
 
 if __name__ == "__main__":
+    speed_up_interpreter()
     print(json.dumps(list(errors())))

@@ -1,11 +1,12 @@
 """A decode step in kernels computes what torch does, in Triton's interpreter, with few launches."""
 
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from shared.runtimes.interpreted_script import output_of
+from shared.runtimes.interpreted_script import outputs_of
 
 pytest.importorskip("torch", reason="needs torch (EXTRAS=cosyvoice)")
 pytest.importorskip("triton", reason="needs Triton (EXTRAS=triton)")
@@ -22,15 +23,22 @@ from vivavoce.models.xtts.gpt import TorchXttsGpt
 _FOLDER = Path(__file__).parent
 
 
-def test_a_decode_step_in_kernels_computes_what_torch_does() -> None:
-    errors = output_of(_FOLDER / "interpreted_kernels.py")
+@pytest.fixture(scope="module")
+def printed() -> list[Any]:
+    """Errors of the kernels, and launches of steps."""
+    return outputs_of(_FOLDER / "interpreted_kernels.py", _FOLDER / "counted_launches.py")
+
+
+def test_a_decode_step_in_kernels_computes_what_torch_does(printed: list[Any]) -> None:
+    errors, _ = printed
     assert len(errors) == 15
     # Sums are in another order.
     assert [(name, error) for name, error in errors if not error <= (4e-3 if "fp16" in name else 1e-5)] == []
 
 
-def test_a_decode_step_launches_few_kernels() -> None:
-    assert output_of(_FOLDER / "counted_launches.py")["kernels"] <= 10
+def test_a_decode_step_launches_few_kernels(printed: list[Any]) -> None:
+    _, counts = printed
+    assert counts["kernels"] <= 10
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Runs a script in Triton's interpreter, in a process of its own: Triton reads this when it is imported."""
+"""Runs scripts in Triton's interpreter, in a process of its own: Triton reads this when it is imported."""
 
 import json
 import os
@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+_RUN = "import runpy, sys; [runpy.run_path(script, run_name='__main__') for script in sys.argv[1:]]"
 
-def output_of(script: Path) -> Any:
-    """The JSON that a script prints."""
+
+def outputs_of(*scripts: Path) -> list[Any]:
+    """The JSON that each script prints, a line each."""
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, "-c", _RUN, *scripts], capture_output=True, text=True, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,6 +1,6 @@
 """A data set of made-up utterances for the reduced networks, and a program that trains on it.
 
-python made_up_dataset.py DATASET RUN lm|flow|vocoder STEPS     as torchrun starts it, too
+python made_up_dataset.py DATASET RUN lm,flow,vocoder STEPS     as torchrun starts it, too
 """
 
 import sys
@@ -82,28 +82,35 @@ def random_part(
     return FlowPart(flow, dropout=dropout)
 
 
-def main(dataset: str, run: str, name: str, steps: str, max_frames: str = "400") -> None:
-    """Train and print a line for each step."""
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    processes = join_processes(torch.device("cpu"))
-    settings = TrainingSettings(
+def run_settings(max_steps: int, max_frames: int = 400) -> TrainingSettings:
+    """Settings of the program, with which a test in its own process repeats a run."""
+    return TrainingSettings(
         learning_rate=1e-3,
         warmup_steps=5,
-        max_frames=int(max_frames),
+        max_frames=max_frames,
         epochs=100,
-        max_steps=int(steps),
+        max_steps=max_steps,
         checkpoint_steps=4,
         held_out=0.1,
     )
+
+
+def main(dataset: str, run: str, names: str, steps: str, max_frames: str = "400") -> None:
+    """Train each of the parts, which commas separate, and print a line for each step."""
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    processes = join_processes(torch.device("cpu"))
+    settings = run_settings(int(steps), int(max_frames))
 
     def show(step: TrainingStep) -> None:
         if processes.is_first:
             print(step.step, step.loss.hex(), step.validation_loss, flush=True)
 
-    folder = TrainingRunFolder(Path(run))
-    part = random_part(name, dropout=DROPOUT if processes.count == 1 else 0.0)
-    Trainer(part, TrainingDataset(Path(dataset)), settings, folder, processes=processes, on_step=show).train()
+    for name in names.split(","):
+        part = random_part(name, dropout=DROPOUT if processes.count == 1 else 0.0)
+        folder = TrainingRunFolder(Path(run) / name)
+        data = TrainingDataset(Path(dataset))
+        Trainer(part, data, settings, folder, processes=processes, on_step=show).train()
     leave_processes(processes)
 
 

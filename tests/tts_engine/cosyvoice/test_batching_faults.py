@@ -22,7 +22,7 @@ torch = pytest.importorskip(
     "torch", reason="the CosyVoice networks need torch: make test EXTRAS=dev,stt,cosyvoice"
 )
 
-from shared.engine.cosyvoice_sessions import TEXTS, SessionDriver, render_together  # noqa: E402
+from shared.engine.cosyvoice_sessions import TEXTS, RenderedSession, SessionDriver, render_together  # noqa: E402
 from shared.engine.standin_backend import StandInBackend  # noqa: E402
 from shared.runtimes.simulated_device import FULL_CARD, fill_card  # noqa: E402
 from shared.voices.tiny_cosyvoice import BRIEF  # noqa: E402
@@ -61,13 +61,22 @@ class FailingCall:
         return self.work(parts)
 
 
+FOUR_ROWS = replace(BRIEF, max_render_rows=4)
+FOUR_SESSIONS = [{"text": text, "seed": seed} for seed, text in enumerate(TEXTS)]
+
+
+@pytest.fixture(scope="module")
+def expected(v2_folder: Path) -> list[RenderedSession]:
+    return render_together(CosyVoiceBackend.load(v2_folder, FOUR_ROWS), FOUR_SESSIONS)
+
+
 @pytest.mark.parametrize("work", ["choose", "run_flow", "run_vocoder"])
-def test_a_failing_device_call_ends_only_the_session_at_fault(v2_folder: Path, work: str) -> None:
-    backend = CosyVoiceBackend.load(v2_folder, replace(BRIEF, max_render_rows=4))
-    sessions = [{"text": text, "seed": seed} for seed, text in enumerate(TEXTS)]
-    expected = render_together(backend, sessions)
+def test_a_failing_device_call_ends_only_the_session_at_fault(
+    v2_folder: Path, expected: list[RenderedSession], work: str
+) -> None:
+    backend = CosyVoiceBackend.load(v2_folder, FOUR_ROWS)
     driver = SessionDriver(backend)
-    slots = [driver.add(**session) for session in sessions]
+    slots = [driver.add(**session) for session in FOUR_SESSIONS]
     bad = slots[1]
     runner = backend._lm if work == "choose" else backend._render_stage.runner
     FailingCall(runner, work, lambda rows: backend._rows.get(bad) in rows, RuntimeError("bad row"))

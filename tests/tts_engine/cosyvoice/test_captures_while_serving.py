@@ -139,7 +139,7 @@ def test_samples_are_the_same_before_amid_and_after_the_captures(folder: Path) -
     before, together = spoken_alone(backend), spoken_together(backend, TEXTS)
     assert StandInGraph.captured == 4  # none of another size while streams speak
     while backend.next_preparation is not None:
-        for _ in range(6):
+        for _ in range(16):
             if (stage := backend.next_preparation) is not None:
                 backend.prepare(0, stage)
         assert np.array_equal(spoken_together(backend, TEXTS[:1])[0], before[0])
@@ -153,10 +153,10 @@ def test_samples_are_the_same_before_amid_and_after_the_captures(folder: Path) -
 
 
 def test_captures_between_the_steps_of_streams_change_no_sample(v2_folder: Path) -> None:
-    expected = spoken_together(CosyVoiceBackend.load(v2_folder, POLICY), TEXTS)
+    expected = spoken_together(CosyVoiceBackend.load(v2_folder, POLICY), TEXTS[:2])
     backend = CosyVoiceBackend.load(v2_folder, POLICY)
     driver = SessionDriver(backend)
-    slots = [driver.add(text, seed=seed) for seed, text in enumerate(TEXTS)]
+    slots = [driver.add(text, seed=seed) for seed, text in enumerate(TEXTS[:2])]
     while driver._open:
         driver.round()
         if (stage := backend.next_preparation) is not None:
@@ -180,7 +180,7 @@ def test_a_capture_that_fails_leaves_the_step_without_a_graph_and_one_sentence_i
     assert all("was not captured and runs without a graph" in each.message for each in caplog.records)
     for found, wanted in zip(spoken_alone(backend), expected, strict=True):
         assert np.array_equal(found, wanted)
-    assert spoken_together(backend, TEXTS)
+    assert spoken_together(backend, TEXTS[:2])
 
 
 def test_an_engine_speaks_while_its_workers_capture_and_closes_amid_captures(v2_folder: Path) -> None:

@@ -38,9 +38,14 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return export(tmp_path_factory.mktemp("engines") / "bundle", request.param)
 
 
+@pytest.fixture(scope="module")
+def without_engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export(tmp_path_factory.mktemp("exported") / "bundle", CosyVoiceVersion.V2).folder
+
+
 @pytest.fixture
-def bundle(tmp_path: Path) -> CosyVoiceBundle:
-    return export(tmp_path / "bundle", CosyVoiceVersion.V2)
+def bundle(without_engines: Path, tmp_path: Path) -> CosyVoiceBundle:
+    return open_bundle(Path(shutil.copytree(without_engines, tmp_path / "bundle")))
 
 
 def export(folder: Path, version: CosyVoiceVersion, seed: int = 5) -> CosyVoiceBundle:

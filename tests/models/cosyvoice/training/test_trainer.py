@@ -15,13 +15,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="the [train] extra is not installed")
 
 from shared.training import made_up_dataset  # noqa: E402
-from shared.training.made_up_dataset import random_part, write_dataset  # noqa: E402
+from shared.training.made_up_dataset import random_part, run_settings, write_dataset  # noqa: E402
 from shared.training.short_run import SETTINGS, train  # noqa: E402
 from vivavoce.models.cosyvoice.training.dataset import DatasetError, TrainingDataset  # noqa: E402
 from vivavoce.models.cosyvoice.training.draws import DrawSeed  # noqa: E402
+from vivavoce.models.cosyvoice.training.dropout import DROPOUT  # noqa: E402
 from vivavoce.models.cosyvoice.training.flow_loss import TrainingLoss  # noqa: E402
 from vivavoce.models.cosyvoice.training.loop import run_folder  # noqa: E402
-from vivavoce.models.cosyvoice.training.loop.optimization import TrainingSettings  # noqa: E402
 from vivavoce.models.cosyvoice.training.loop.run_folder import (  # noqa: E402
     TrainingRunError,
     TrainingRunFolder,
@@ -47,47 +47,42 @@ def program(*arguments: object, launcher: Sequence[str] = ()) -> "subprocess.Pop
 def test_a_killed_run_goes_on_with_the_same_losses_to_the_last_bit(
     name: str, dataset: TrainingDataset, tmp_path: Path
 ) -> None:
-    whole, _ = program(dataset.folder, tmp_path / "whole", name, 14).communicate()
-    killed = program(dataset.folder, tmp_path / "killed", name, 14)
+    killed = program(dataset.folder, tmp_path, name, 14)
     assert killed.stdout is not None
     for line in killed.stdout:
         if line.startswith("6 "):
             killed.kill()
             break
     killed.communicate()
-    rest, _ = program(dataset.folder, tmp_path / "killed", name, 14).communicate()
-    assert len(whole.splitlines()) == 14
-    resumed = rest.splitlines()
-    assert 7 <= len(resumed) <= 10  # from the checkpoint after step 4, or a later one
-    assert whole.splitlines()[-len(resumed) :] == resumed
+    settings = run_settings(max_steps=9)
+    whole, resumed = (
+        train(name, dataset, folder, settings, part=random_part(name, dropout=DROPOUT))
+        for folder in (tmp_path / "whole", tmp_path / name)
+    )
+    assert [step.step for step in whole] == [*range(1, 10)]
+    assert 2 <= len(resumed) <= 5  # from the checkpoint after step 4, or a later one
+    found, wanted = (
+        [(step.step, step.loss, step.validation_loss) for step in steps]
+        for steps in (resumed, whole[-len(resumed) :])
+    )
+    assert found == wanted
 
 
-@pytest.mark.parametrize("name", PARTS)
 def test_two_processes_have_the_loss_of_one_with_the_same_rows(
-    name: str, dataset: TrainingDataset, tmp_path: Path
+    dataset: TrainingDataset, tmp_path: Path
 ) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     rendezvous = f"--rdzv-endpoint=127.0.0.1:{port}"
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d", rendezvous)
-    two, _ = program(dataset.folder, tmp_path / "two", name, 6, 200, launcher=launcher).communicate()
-    one = train(
-        name,
-        dataset,
-        tmp_path / "one",
-        TrainingSettings(
-            learning_rate=1e-3,
-            warmup_steps=5,
-            max_frames=400,
-            epochs=100,
-            max_steps=6,
-            checkpoint_steps=4,
-            held_out=0.1,
-        ),
-    )
+    run = tmp_path / "two"
+    two, _ = program(dataset.folder, run, ",".join(PARTS), 6, 200, launcher=launcher).communicate()
+    settings = run_settings(max_steps=6)
+    one = [step.loss for name in PARTS for step in train(name, dataset, tmp_path / name, settings)]
     found = [float.fromhex(line.split()[1]) for line in two.splitlines()]
-    assert found == pytest.approx([step.loss for step in one], rel=1e-5)
+    assert len(found) == 12
+    assert found == pytest.approx(one, rel=1e-5)
 
 
 def test_accumulated_batches_and_halved_ones_have_the_loss_of_the_whole(
