@@ -14,6 +14,7 @@ _MIDNIGHT = re.compile(r"\A0:(\d\d)(?!\d)")  # a score to WeText
 _TWO = re.compile(r"(?<![\d.,:/$€£¥])2(?![\d.,:/%‰])")  # a whole number
 _END_OF_RANGE = re.compile(r"[~–—-]\d+")  # "-3" in "2-3天"
 _PLAIN_NUMBER = re.compile(rf"{NUMBER}\Z")
+_COUNTED_DECIMAL = re.compile(rf"({NUMBER})(?<=\.\d\d)((?![年月日号號])[{HAN}]+)\Z")  # "3043.12点": no month
 _MIN_SERVICE_NUMBER_DIGITS = 5  # a number without a counter may be one that WeText spells: 10086
 _MAX_MEASURE_CHARACTERS = 6
 _CONTEXT_CHARACTERS = 8  # after a number, in which a measure word may stand
@@ -46,6 +47,8 @@ class ChineseNumbers(HanNumbers):
         """Return the words of ``text``, written at ``start`` to ``stop`` of a view, and ``stop``."""
         after = view[stop : stop + _CONTEXT_CHARACTERS].lstrip()
         text = self._settle_twos(text, view[max(0, start - 1) : start], after)
+        if counted := _COUNTED_DECIMAL.match(text):
+            return self.with_unit(*counted.groups()), stop
         is_plain = "." in text or len(text) < _MIN_SERVICE_NUMBER_DIGITS
         is_plain = is_plain and _PLAIN_NUMBER.match(text) is not None
         return self.with_unit(text, "") if is_plain else self.words(text), stop
