@@ -221,8 +221,8 @@ class _RotaryFrequencies(nn.Module):
 
     def __init__(self, head_dim: int) -> None:
         super().__init__()
-        rates = [10000 ** (-channel / head_dim) for channel in range(0, head_dim, 2)]
-        self.register_buffer("inv_freq", torch.tensor(rates))
+        last = -(head_dim - 2) / head_dim
+        self.register_buffer("inv_freq", torch.logspace(0.0, last, head_dim // 2, base=10_000.0))
 
 
 class FlowDit(PreparedModule):
