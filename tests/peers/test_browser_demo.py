@@ -122,6 +122,30 @@ def test_a_hang_up_during_the_negotiation_leaves_no_connection() -> None:
     with_browser(scenario)
 
 
+# The server's first message comes before the answer is taken, as on a busy machine.
+LATE_ANSWER = """
+const setDescription = RTCPeerConnection.prototype.setRemoteDescription;
+RTCPeerConnection.prototype.setRemoteDescription = async function (answer) {
+  await setDescription.call(this, answer);
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+};
+"""
+
+
+def test_a_call_that_was_hung_up_does_not_go_live_by_a_late_message() -> None:
+    async def scenario(fixture: BrowserFixture) -> None:
+        async with probed_tab(fixture.browser, fixture.url) as tab:
+            await tab.run(LATE_ANSWER)
+            await tab.run("document.getElementById('call').click()")
+            while not fixture.calls._group.legs:
+                await asyncio.sleep(0.01)
+            await tab.run("document.getElementById('call').click()")
+            await tab.wait_until("bench.connection.connectionState === 'closed'")
+            assert await tab.run("document.body.dataset.state") == "idle"
+
+    with_browser(scenario)
+
+
 def test_a_hang_up_before_the_connection_is_told_to_the_server(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(fixture: BrowserFixture) -> None:
         async with probed_tab(fixture.browser, fixture.url) as tab:

@@ -156,7 +156,7 @@ async function connect(current) {
   if (current.microphone) listenFor(current);
   current.timers.push(setTimeout(() => { if (!current.isUp) onNotConnected(current); }, CONNECT_TIMEOUT_MS));
   const handlers = {
-    message: (message) => onMessage(current, message),
+    message: (message) => { if (call === current) onMessage(current, message); }, // it may end before it is up
     track: (stream) => current.sound.play(stream),
     closed: () => (current.isUp ? end(current, "The call is over.") : onNotConnected(current)),
   };
