@@ -262,10 +262,9 @@ async def speak_when_admitted(engine: Engine, voice: str | None) -> tuple[list[A
     while True:
         try:
             stream = engine.stream(voice=voice, seed=3)
-        except Overloaded:
-            await asyncio.sleep(0.2)
-        else:
             return await read(stream), set(getattr(stream, "tried", ()))
+        except Overloaded:  # at once, or when the text has waited for room
+            await asyncio.sleep(0.2)
 
 
 async def cancel_together(store: Path) -> None:
