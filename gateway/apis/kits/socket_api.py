@@ -31,7 +31,7 @@ class SpeechSocketApi(ABC):
         """Return what serves the sockets of each path; it checks keys itself."""
 
     def routes(self) -> APIRouter:
-        """Return the routes of the sockets."""
+        """Return the routes of the sockets. FastAPI adds no dependencies to them, such as a mount's scope."""
         router = APIRouter()
         for path, serve in self.handlers().items():
             router.add_websocket_route(path, serve)

@@ -122,7 +122,7 @@ def _is_clock_duration(scan: ScanState, match: re.Match[str]) -> bool:
         return True
     if previous in vocabulary.WORDS_BEFORE_TIMES or _END_OF_RANGE_AHEAD.match(scan.view, match.end()):
         return False
-    is_duration = following in vocabulary.WORDS_AFTER_DURATIONS | _RACES
+    is_duration = following in vocabulary.WORDS_AFTER_DURATIONS or following in _RACES
     if is_duration or previous in vocabulary.WORDS_BEFORE_DURATIONS:
         return True
     if not match.group(3):
