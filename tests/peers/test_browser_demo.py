@@ -101,6 +101,13 @@ def test_speak_before_call_starts_the_call_and_speaks_the_text_only(agent: Agent
     with_browser(scenario, agent=agent, greeting="A greeting that nothing asked for.")
 
 
+async def hang_up_while_calling(tab: BrowserTab, fixture: BrowserFixture) -> None:
+    await tab.run("document.getElementById('call').click()")
+    while not fixture.calls._group.legs:
+        await asyncio.sleep(0.01)
+    await tab.run("document.getElementById('call').click()")
+
+
 def test_a_hang_up_during_the_negotiation_leaves_no_connection() -> None:
     async def scenario(fixture: BrowserFixture) -> None:
         connect, answering = fixture.calls._connect, asyncio.Event()
@@ -111,10 +118,7 @@ def test_a_hang_up_during_the_negotiation_leaves_no_connection() -> None:
 
         fixture.calls._connect = slow
         async with probed_tab(fixture.browser, fixture.url) as tab:
-            await tab.run("document.getElementById('call').click()")
-            while not fixture.calls._group.legs:
-                await asyncio.sleep(0.01)
-            await tab.run("document.getElementById('call').click()")
+            await hang_up_while_calling(tab, fixture)
             answering.set()
             await tab.wait_until("bench.connection.connectionState === 'closed'")
             assert await tab.run("document.body.dataset.state") == "idle"
@@ -136,10 +140,7 @@ def test_a_call_that_was_hung_up_does_not_go_live_by_a_late_message() -> None:
     async def scenario(fixture: BrowserFixture) -> None:
         async with probed_tab(fixture.browser, fixture.url) as tab:
             await tab.run(LATE_ANSWER)
-            await tab.run("document.getElementById('call').click()")
-            while not fixture.calls._group.legs:
-                await asyncio.sleep(0.01)
-            await tab.run("document.getElementById('call').click()")
+            await hang_up_while_calling(tab, fixture)
             await tab.wait_until("bench.connection.connectionState === 'closed'")
             assert await tab.run("document.body.dataset.state") == "idle"
 

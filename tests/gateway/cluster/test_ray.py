@@ -193,7 +193,7 @@ def test_a_replica_that_stands_still_for_5_s_loses_its_streams_to_another_and_se
 def test_a_deployment_is_replaced_and_then_gets_another_name_under_streams(
     deploy: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Ray takes down the last replica before it starts one of the other name, for seconds on a busy machine.
+    # On a busy machine no replica is there for longer than streams wait.
     monkeypatch.setattr(waiting_streams, "MAX_WAIT_S", 60.0)
     deploy(config(2))
 
